@@ -26,8 +26,10 @@ from lm_eval.api.model import LM
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
+from nnd_tasks.measures import MEASURES
 from nnd_tasks.redact import bare_urls
 from nnd_tasks.servers.client import checked_servers
+from nnd_tasks.task.metrics import NORMALIZATIONS, PROMPT_RATES
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
 from nnd_tasks.task.task_files import read_index, write_task_folder
@@ -236,6 +238,39 @@ def start_tracker(output_path: str | Path | None) -> Any:
     return EvaluationTracker(output_path=output_path and str(output_path))
 
 
+#: Counts that warn where they are not 0.
+_WARNINGS = ("ties", "unscored", "truncated_contexts")
+#: Metrics of our tasks that are printed on request.
+_FURTHER = {*NORMALIZATIONS, *PROMPT_RATES, "candidates", "no_context"} - {"pass_rate"}
+_FURTHER_KINDS = (*(f"{name}_" for name in MEASURES), "span_")
+
+
+def write_table(results: Mapping[str, Any], *, all_metrics: bool = False) -> str:
+    """Write the metrics of all tasks and groups as lm-eval does: those that one looks for first, and the rest on request.
+
+    Args:
+        results: those of lm-eval.
+        all_metrics: also likelihoods in bits, margins, other rates, and counts that are 0.
+    """
+    from lm_eval import utils
+
+    shown = {
+        task: {
+            key: value
+            for key, value in metrics.items()
+            if all_metrics
+            or "nnd" not in results["configs"].get(task, {}).get("metadata", {})
+            or not _is_further(key.partition(",")[0], value)
+        }
+        for task, metrics in results["results"].items()
+    }
+    return str(utils.make_table({**results, "results": shown}))
+
+
+def _is_further(metric: str, value: Any) -> bool:
+    return metric in _FURTHER or f"{metric}_".startswith(_FURTHER_KINDS) or (metric in _WARNINGS and not value)
+
+
 def save_results(
     tracker: Any,
     results: Any,
@@ -292,10 +327,3 @@ def _name_folder(model_name: str) -> str:
     if len(name) <= _MOST_BYTES:
         return os.fsdecode(name)
     return f"{digest(model_name)}__{name[-_MOST_BYTES + 14 :].decode('utf-8', 'ignore')}"
-
-
-def make_table(results: Mapping[str, Any]) -> str:
-    """Write the metrics of all tasks and groups as lm-eval does."""
-    from lm_eval import utils
-
-    return str(utils.make_table(results))

@@ -21,9 +21,9 @@ from nnd_tasks.run.adapter import (
     simple_evaluate,
     start_tracker,
     task_manager,
+    write_table,
 )
 from nnd_tasks.run.smollm2 import resolve_model
-from nnd_tasks.run.table import write_table
 from nnd_tasks.show.console import say
 from nnd_tasks.store import list_source_folders
 from nnd_tasks.task.request import engine_errors
@@ -31,7 +31,6 @@ from nnd_tasks.task.settings import check_selection, is_chat_api, select_prompts
 from nnd_tasks.task.signature import (
     INDIFFERENT,
     digest,
-    engine_packages,
     environment,
     model_files,
     name_server,
@@ -342,7 +341,7 @@ def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -
                 key: weights_digest(value, str(given.get("subfolder") or "")) or [] for key, value in texts.items()
             },
             "commits": {key: _find_commit(texts[key], given) for key in _NAMES if key in texts},
-            "packages": [item for item in environment(*engine_packages(model)) if item[0] in scoring],
+            "packages": [item for item in environment(model) if item[0] in scoring],
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -144,12 +144,15 @@ def take_split(tests: pa.Table, split: str | None, where: str) -> pa.Table:
 
 
 class Documents(list[dict[str, Any]]):
-    """Documents, with what lm-eval asks a dataset for."""
+    """Documents, at least one, with what lm-eval asks a dataset for.
 
-    @property
-    def features(self) -> Mapping[str, Any]:
-        """The fields of every document."""
-        return self[0]
+    Attributes:
+        features: the fields of every document.
+    """
+
+    def __init__(self, documents: Iterable[dict[str, Any]]) -> None:
+        super().__init__(documents)
+        self.features: Mapping[str, Any] = self[0]
 
 
 def cluster_documents(tests: pa.Table, where: str) -> Documents:

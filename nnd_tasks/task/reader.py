@@ -32,9 +32,8 @@ logger = logging.getLogger("lm_eval.nnd")
 
 #: Of each candidate of a document, the answers about it; none if it was left out.
 Groups = Sequence[Sequence[Any]]
-#: What a YAML may name under ``reader`` -> its class. Those of `nnd_tasks.prompted` are imported only where a YAML names one.
+#: What a YAML may name under ``reader`` beside ``writer`` -> its class, which is imported only where a YAML names it.
 READERS = {
-    "writer": "nnd_tasks.task.reader:Writer",
     "validator": "nnd_tasks.prompted.asker:Asker",
     "choice": "nnd_tasks.prompted.asker:Asker",
     "judge": "nnd_tasks.prompted.judge:Judge",
@@ -49,9 +48,11 @@ def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
         NNDError: there is no such reader, one of the keys about it has a value that it cannot have, or a setting does not fit it.
     """
     name = str(config.get("reader", "writer"))
+    if name == "writer":
+        return Writer(config, settings)
     written = f"task {config.get('task')}: reader={name!r}"
     if name not in READERS:
-        raise NNDError(f"{written}: expected {', '.join(map(repr, READERS))}")
+        raise NNDError(f"{written}: expected {', '.join(map(repr, ('writer', *READERS)))}")
     reader: Writer = load_class(READERS[name], written)(config, settings)
     return reader
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -115,15 +116,12 @@ class Settings(BaseModel):
 
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Keep what may be written into the results: no Python objects, such as models and tokenizers, and no secrets."""
-    return dict(without_secrets({key: value for key, value in metadata.items() if _is_plain(value)}, None))
-
-
-def _is_plain(value: Any) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+    plain = {}
+    for key, value in metadata.items():
+        with suppress(TypeError, ValueError):
+            json.dumps(value)
+            plain[key] = value
+    return dict(without_secrets(plain, None))
 
 
 #: What a YAML must not set: candidates, exemplars and metrics are those of the set and of NND, and a prompt is text.

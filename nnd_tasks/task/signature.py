@@ -162,7 +162,7 @@ class Signature:
             spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
                 depends on it.
         """
-        protocol, packages = self.protocol, dict[str, Any](environment(*engine_packages(model_type)))
+        protocol, packages = self.protocol, dict[str, Any](environment(model_type))
         packages |= {key: metadata[key] for key in ("workers",) if key in metadata}
         model = {
             **model_part(metadata, counter, model_type),
@@ -311,21 +311,16 @@ def _shown(value: Any) -> Any:
         if content := weights_digest(value):
             return f"{value} ({content})"
         # The query of a URL may choose the model, and may hold secrets: its digest is shown, not its text.
-        query = _open_query(value)
+        try:
+            parts = urlsplit(value)
+            query = [pair for pair in parse_qsl(parts.query) if parts.scheme and not is_secret(pair[0])]
+        except ValueError:
+            query = []  # no URL
         return f"{hide(value)} (query {digest(query)})" if query else hide(value)
     value = without_secrets(value, None)
     if isinstance(value, (int, float, NoneType)):
         return value
     return digest(value if isinstance(value, (dict, list)) else type(value).__qualname__)
-
-
-def _open_query(url: str) -> list[tuple[str, str]]:
-    """List what the query of a URL asks for, secrets left out; empty for a text that is not a URL."""
-    try:
-        parts = urlsplit(url)
-        return [pair for pair in parse_qsl(parts.query) if parts.scheme and not is_secret(pair[0])]
-    except ValueError:
-        return []
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
@@ -382,17 +377,12 @@ def model_files(name: Any, subfolder: str = "") -> list[Path]:
 # ---------------------------------------------------------------- the whole
 
 
-def engine_packages(model_type: Any) -> tuple[str, ...]:
-    """Return the packages, besides those of every run, that compute the numbers of a type of models."""
-    kind = str(model_type).removesuffix("-shared-prefix")
-    return {"vllm": ("vllm",), "llamacpp": ("llama_cpp_python",)}.get(kind, ())
-
-
 @cache
-def environment(*more: str) -> tuple[tuple[str, str], ...]:
-    """Return the third part of the signature: (package, version) of each package that computes the numbers, and of ``more``."""
+def environment(model_type: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the third part of the signature: (package, version) of all that computes the numbers of a type of models."""
     versions = [("nnd_tasks", __version__)]
-    for package in (*_PACKAGES, *more):
+    engine = {"vllm": ("vllm",), "llamacpp": ("llama_cpp_python",)}
+    for package in (*_PACKAGES, *engine.get(str(model_type).removesuffix("-shared-prefix"), ())):
         try:
             versions.append((package, version(package)))
         except PackageNotFoundError:

@@ -290,10 +290,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def _render_set(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""
         shots = self.config.num_fewshot or 0
-        options = {"system_instruction": "\0"}  # stands for that of any run, so that the delimiter after it shows
-        prefixes = map(self.doc_to_prefix, self.eval_docs)
-        contexts = zip(self.eval_docs, prefixes, strict=True)
-        return [str(self._render_context(doc, shots, gen_prefix=prefix, **options)) for doc, prefix in contexts]
+        system = "\0"  # stands for that of any run, so that the delimiter after it shows
+        rendered = []
+        for doc in self.eval_docs:
+            prefix = self.doc_to_prefix(doc)
+            context = super().fewshot_context(doc, num_fewshot=shots, system_instruction=system, gen_prefix=prefix)
+            rendered.append(str(context))
+        return rendered
 
     def doc_iterator(self, *, samples: Sequence[int] | None = None, **kwargs: Any) -> Iterable[tuple[int, Any]]:
         """Iterate over the documents of a run with their numbers.
@@ -328,7 +331,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def fewshot_context(self, doc: Doc, num_fewshot: int, **kwargs: Any) -> Prompt:
         """Render description, exemplars and prompt; with ``append_bos`` the text of the BOS token comes last."""
-        rendered = self._render_context(doc, num_fewshot, **kwargs)
+        rendered = super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs)
         chat = getattr(rendered, "prompt", None)  # of lm-eval's `JsonChatStr`
         if not isinstance(rendered, str) and not (self.reader.writes and chat):
             raise NNDError(
@@ -339,9 +342,6 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         prompt = Prompt.of(f"{chat or rendered}{bos}", num_fewshot=num_fewshot, **kwargs)
         prompt.rendered = rendered if chat else None
         return prompt
-
-    def _render_context(self, doc: Doc, num_fewshot: int, **kwargs: Any) -> Any:
-        return super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs)
 
     def doc_to_text(self, doc: Doc, doc_to_text: Any = None) -> str:
         """Render the prompt, and the question of a reader that asks. Unlike lm-eval, never turn digits into a number."""

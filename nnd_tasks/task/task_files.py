@@ -203,9 +203,12 @@ def fill_folder(folder: Path, beside: Path, *, hint: str = "") -> None:
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        (new / INDEX).write_text(
-            json.dumps({name: keys for name, (_, keys) in files.items() if keys}), encoding="utf-8"
-        )
+        index = {
+            name: {key: settings[key] for key in ("class", "group", "task", "tag") if key in settings}
+            for name, (_, settings) in files.items()
+            if settings
+        }
+        (new / INDEX).write_text(json.dumps(index), encoding="utf-8")
         (new / MARKER).write_text(f"{sources}\n{nnd_home()}", encoding="utf-8")
         if folder.exists():
             folder.rename(prepared / "old")
@@ -239,7 +242,7 @@ def _fingerprint_sources() -> str:
 
 
 def _list_files() -> dict[str, tuple[str, dict[str, Any]]]:
-    """List path within the folder -> text of each file, and its keys of `INDEX`, none where we cannot read it.
+    """List path within the folder -> text of each file, and its settings, none where we cannot read it.
 
     A task of the user takes the place of ours of the same name.
     """
@@ -258,15 +261,11 @@ def _list_files() -> dict[str, tuple[str, dict[str, Any]]]:
                 variant_file = (Path(file).parent / f"{variant}.yaml").as_posix()
                 text = dump_yaml({"include": str(path), "task": variant, **change})
                 made[variant] = variant_file, text, {**settings, "task": variant, **change}
-        files[file] = dump_yaml({"include": str(path)}), _index_keys(settings)
+        files[file] = dump_yaml({"include": str(path)}), settings
     for variant, (file, text, settings) in made.items():
         if variant not in file_of_task:
-            files[file] = text, _index_keys(settings)
+            files[file] = text, settings
     return files
-
-
-def _index_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: settings[key] for key in ("class", "group", "task", "tag") if key in settings}
 
 
 def read_index(folder: Path) -> dict[Path, dict[str, Any]]:
