@@ -113,10 +113,10 @@ class Panel:
         said = {"quality": self.conclude(others, by_rule=True), "own": self.conclude(counts, by_rule=False)}
         said["others"] = of_item["number"].transform("size") - 1
         asked = pd.DataFrame(said).reset_index("rater").join(self.items)
-        tests, clear, alone = self.ask(asked), asked["quality"].notna() & asked["own"].notna(), others["number"] == 0
-        in_test = {pair for side in ("high_item", "low_item") for pair in zip(tests[side], tests["rater"], strict=True)}
+        tests, used = self.ask(asked)
+        clear, alone = asked["quality"].notna() & asked["own"].notna(), others["number"] == 0
         numbers = {"judgements": len(counts), "alone": alone.sum(), "tied": len(counts) - clear.sum() - alone.sum()}
-        numbers["no_test"] = clear.sum() - len(in_test)
+        numbers["no_test"] = clear.sum() - used
         return tests, {name: int(number) // (1 + self.pairs) for name, number in numbers.items()}
 
     def leave_persons_out(self) -> list[pd.DataFrame]:
@@ -133,9 +133,9 @@ class Panel:
         said = said.groupby([other.items[key] for key in keys]).mean()
         theirs = self.conclude(self.own.groupby(level="item").sum(), by_rule=True)
         asked = self.items.assign(quality=theirs, rater=other.name, others=math.nan)
-        return self.ask(asked.join(said.rename("own"), on=keys))
+        return self.ask(asked.join(said.rename("own"), on=keys))[0]
 
-    def ask(self, asked: pd.DataFrame) -> pd.DataFrame:
+    def ask(self, asked: pd.DataFrame) -> tuple[pd.DataFrame, int]:
         """Form the tests of what others say of items, and tell how those do who are asked.
 
         Args:
@@ -143,17 +143,17 @@ class Panel:
                 (what the rater says), ``others`` (how many they are); it takes part where both say something.
 
         Returns:
-            A row per test and rater: ``rater``, ``cluster_id``, ``high`` and ``low`` (texts), ``high_item`` and ``low_item``,
-            ``category``, ``others``, and ``passed``: 1, 0.5 for a tie, or 0.
+            A row per test and rater: ``rater``, ``cluster_id``, ``high`` and ``low`` (texts), ``category``, ``others``, and
+            ``passed``: 1, 0.5 for a tie, or 0; and how many rows of ``asked`` are in a test.
         """
-        asked = asked.rename_axis("item").dropna(subset=["quality", "own"]).reset_index()
-        asked["group"] = asked.groupby(["context_id", "rater", "attribute"], sort=False).ngroup()
-        high, low, *_ = pair_candidates(asked.assign(attribute_id=0), self.gap)
+        asked = asked.dropna(subset=["quality", "own"])
+        group = asked.groupby(["context_id", "rater", "attribute"], sort=False).ngroup()
+        high, low, *_ = pair_candidates(asked.assign(group=group, attribute_id=0), self.gap)
         better, worse = (asked.iloc[places].reset_index(drop=True) for places in (high, low))
-        sides = {"high": better["candidate"], "low": worse["candidate"]}
-        sides |= {"high_item": better["item"], "low_item": worse["item"]}
         passed = (np.sign((better["own"] - worse["own"]).round(9)) + 1) / 2
-        return worse[["rater", "cluster_id", "category", "others"]].assign(**sides, passed=passed)
+        tests = worse[["rater", "cluster_id", "category", "others"]]
+        tests = tests.assign(high=better["candidate"], low=worse["candidate"], passed=passed)
+        return tests, len(np.union1d(high, low))
 
 
 # ---------------------------------------------------------------- rates

@@ -10,12 +10,9 @@ intervals (``benchmarks/ceiling_coverage.py``): by prompt .94 to .96, over perso
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from nnd_tasks.categories import is_of_category
 from nnd_tasks.ceiling.ceiling import rate_tests, ratio_interval, read_tests
@@ -26,26 +23,6 @@ from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.store import find_dataset, find_table
 
 SHARE = ("share", "share_low", "share_high", "wide_low", "wide_high")
-
-
-def outcomes_of(run: Run, tests: pd.DataFrame) -> NDArray[np.float64]:
-    """Tell which tests a model passes: 1, 0, or nan where it has not read a text; shape (tests,).
-
-    Args:
-        run: of the model.
-        tests: with ``cluster_id``, and ``high`` and ``low`` as texts.
-    """
-    means = {
-        (document["cluster_id"], text): score["mean"]
-        for document in run.documents
-        for text, score in zip(document["candidates"], document["scores"], strict=True)
-        if score is not None
-    }
-    high, low = (
-        np.array([means.get(key) for key in zip(tests["cluster_id"], tests[side], strict=True)], dtype=float)
-        for side in SIDES
-    )
-    return np.asarray(passes(Likelihood(high), Likelihood(low)), dtype=float)
 
 
 def find_shares(paired: Paired) -> pd.DataFrame:
@@ -68,7 +45,8 @@ def find_shares(paired: Paired) -> pd.DataFrame:
     if found is None or any(run.reader == "choice" for run in paired.runs):
         return pd.DataFrame()
     (tests, *without), others = found
-    asked, *rest = (_add_outcomes(part, paired.runs) for part in (tests, *without))
+    means = pd.DataFrame({number: _read_means(run) for number, run in enumerate(paired.runs)}, dtype=float)
+    asked, *rest = (_add_outcomes(part, means) for part in (tests, *without))
     if asked.empty:
         return asked
     known = rate_tests(asked)[["category", "tests", "prompts", "few", "ceiling", "low", "high"]]
@@ -85,9 +63,25 @@ def find_shares(paired: Paired) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _add_outcomes(tests: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
-    """Take the tests whose texts all models have read, with a column of `outcomes_of` for each model, named by its number."""
-    outcomes = pd.DataFrame({number: outcomes_of(run, tests) for number, run in enumerate(runs)}, index=tests.index)
+def _read_means(run: Run) -> dict[tuple[str, str], float | None]:
+    """Map (cluster_id, text) to its log-likelihood per token, for all texts that the model has read."""
+    return {
+        (document["cluster_id"], text): score["mean"]
+        for document in run.documents
+        for text, score in zip(document["candidates"], document["scores"], strict=True)
+        if score is not None
+    }
+
+
+def _add_outcomes(tests: pd.DataFrame, means: pd.DataFrame) -> pd.DataFrame:
+    """Take the tests whose texts all models have read, with a column of what each passes: 1 or 0.
+
+    Args:
+        tests: with ``cluster_id``, and ``high`` and ``low`` as texts.
+        means: of `_read_means`; a column for each model, named by its number.
+    """
+    high, low = (means.reindex(pd.MultiIndex.from_frame(tests[["cluster_id", side]])).to_numpy() for side in SIDES)
+    outcomes = pd.DataFrame(passes(Likelihood(high), Likelihood(low)), tests.index)
     return tests.join(outcomes.dropna(), how="inner")
 
 
