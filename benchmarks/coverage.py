@@ -90,7 +90,7 @@ def difference_cell(sizes: str, pair: tuple[float, float], k: int, runs: int) ->
     rng = np.random.default_rng([k, int(100 * first), int(100 * second), SIZES.index(sizes)])
     tests, passed = outcomes(rng, runs, k, pair, sizes)
     truth, counts = second - first, np.zeros(5)
-    p = permutation_p((passed[..., 1] - passed[..., 0]).T, 1000)
+    p = permutation_p((passed[..., 1] - passed[..., 0]).T, resamples=1000)
     for i in range(runs):
         n, (a, b) = tests[i], passed[i].T
         found = paired_difference(a, b, n)
@@ -140,7 +140,7 @@ def alarms(runs: int) -> Iterator[str]:
         for _ in range(runs):
             _, passed = outcomes(rng, categories, k, (0.7,) * models, "heavy")
             found = np.stack([passed[..., a] - passed[..., b] for a, b in pairs], axis=-1)  # categories, prompts, pairs
-            p = np.stack([permutation_p(found[c], 4000) for c in range(categories)])
+            p = np.stack([permutation_p(found[c], resamples=4000) for c in range(categories)])
             before += any(min(holm(p[:, j].tolist())) < LEVEL for j in range(len(pairs)))
             ours += min(holm(p.ravel().tolist())) < LEVEL
         yield row(k, f"{100 * before / runs:.1f}", f"{100 * ours / runs:.1f}")

@@ -77,9 +77,11 @@ def weigh_measures(tests: pd.DataFrame, names: Sequence[str] = tuple(MEASURES)) 
     Returns:
         Each measure times its weight, then the weights, shape (tests, 2 * measures).
     """
-    values = tests.astype(dict.fromkeys([*names, MARGIN], float))
+    columns = {*names, MARGIN, *(column for name in names for column in MEASURES.get(name, ()))}
+    values = {name: tests[name].astype(float).to_numpy() for name in columns}
     weights = np.column_stack([weigh_tests(values, name) for name in names])
-    return np.hstack([values[[*names]].fillna(0.0).to_numpy() * weights, weights])
+    numbers = np.column_stack([values[name] for name in names])
+    return np.hstack([np.where(np.isnan(numbers), 0.0, numbers) * weights, weights])
 
 
 # ---------------------------------------------------------------- in a task

@@ -27,7 +27,8 @@ LEVEL = 0.05
 #: Random sign flips of a permutation test, and prompts up to which all flips are counted instead.
 RESAMPLES = 10_000
 EXACT = 13
-#: Sums of random flips that are drawn at a time: numpy draws four signs at once, so a multiple of four.
+#: Random flips that are drawn at a time, and pairs whose sums are looked at: numpy draws four signs at once, so a multiple of
+#: four.
 _BLOCK = 500
 #: Probability with which a difference as large as the MDE is found.
 POWER = 0.8
@@ -60,7 +61,9 @@ def paired_difference(passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike
     return difference._replace(low=low, high=high)
 
 
-def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.float64]:
+def permutation_p(
+    differences: ArrayLike, pairs: tuple[ArrayLike, ArrayLike] | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> NDArray[np.float64]:
     """Return two-sided p values of the paired permutation test: the two models trade places in random prompts.
 
     All pairs of models share the same flips. With up to `EXACT` prompts that differ for a pair, all flips are counted; with
@@ -68,7 +71,9 @@ def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int 
 
     Args:
         differences: tests passed by the second model less those by the first, shape (prompts, pairs); or any other numbers
-            whose signs the trade changes.
+            whose signs the trade changes. Beside ``pairs``: tests passed by each model, shape (prompts, models).
+        pairs: the first and the second models, as columns, shape (pairs,) each: flips are then summed for each model, not for
+            each pair.
         resamples: number of flips that are drawn.
         seed: of the flips.
 
@@ -76,25 +81,40 @@ def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int 
         Shape (pairs,).
     """
     values = np.asarray(differences, dtype=np.float64)
-    # Rounding must not decide whether two sums are equal; whole numbers stay exact.
-    observed = np.abs(values.sum(axis=0)) - 1e-9 * np.abs(values).sum(axis=0)
-    p = np.empty(values.shape[1])
-    many = np.count_nonzero(values, axis=0) > EXACT
-    # The sums of whole numbers are exact in half the bits, which takes half the time.
-    whole = (values == np.rint(values)).all() and np.abs(values).sum(axis=0).max(initial=0) < 2**24
-    for j in np.flatnonzero(~many):
-        sums = np.zeros(1)
-        for value in values[values[:, j] != 0, j]:
-            sums = np.concatenate([sums + value, sums - value])
-        p[j] = np.mean(np.abs(sums) >= observed[j])
+    if pairs is None:
+        values = np.column_stack([np.zeros(len(values)), values])
+        pairs = np.zeros(values.shape[1] - 1, int), np.arange(1, values.shape[1])
+    firsts, seconds = map(np.asarray, pairs)
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(firsts), _BLOCK)]
+    p, least, many = np.empty(len(firsts)), np.empty(len(firsts)), np.empty(len(firsts), bool)
+    for block in blocks:
+        moved = values[:, seconds[block]] - values[:, firsts[block]]
+        # Rounding must not decide whether two sums are equal; whole numbers stay exact.
+        least[block] = observed = np.abs(moved.sum(axis=0)) - 1e-9 * np.abs(moved).sum(axis=0)
+        many[block] = few = np.count_nonzero(moved, axis=0) > EXACT
+        for j in np.flatnonzero(~few):
+            sums = np.zeros(1)
+            for value in moved[moved[:, j] != 0, j]:
+                sums = np.concatenate([sums + value, sums - value])
+            p[block.start + j] = np.mean(np.abs(sums) >= observed[j])
     if many.any():
-        extreme, rng, kind = 1, np.random.default_rng(seed), np.float32 if whole else np.float64
-        moved, least = values[:, many].astype(kind), (np.ceil(observed[many]) if whole else observed[many]).astype(kind)
+        most = np.abs(values).sum(axis=0).max()
+        whole = (values == np.rint(values)).all() and most < 2**23
+        # The sums of whole numbers are exact in half the bits, or a quarter, which takes less time.
+        kind, small = (np.float32 if whole else np.float64), (np.int16 if whole and most < 2**14 else None)
+        least = np.ceil(least) if whole else least
+        moved, extreme, rng = values.astype(kind), np.ones(len(firsts), int), np.random.default_rng(seed)
         for start in range(0, resamples, _BLOCK):
             size = min(_BLOCK, resamples - start), len(values)
-            drawn = (rng.integers(0, 2, size, dtype=np.int8).astype(kind) * 2 - 1) @ moved
-            extreme += np.count_nonzero(np.abs(drawn, out=drawn) >= least, axis=0)
-        p[many] = extreme / (1 + resamples)
+            sums = ((rng.integers(0, 2, size, dtype=np.int8).astype(kind) * 2 - 1) @ moved).T.astype(
+                small or kind, order="C"
+            )
+            for block in blocks:
+                drawn = sums[seconds[block]] - sums[firsts[block]]
+                extreme[block] += np.count_nonzero(
+                    np.abs(drawn, out=drawn) >= least[block, None].astype(drawn.dtype), axis=1
+                )
+        p[many] = extreme[many] / (1 + resamples)
     return p
 
 

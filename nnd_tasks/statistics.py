@@ -188,3 +188,21 @@ def clustered_mean(totals: ArrayLike, tests: ArrayLike, level: float = 0.95) -> 
     wider, degrees = _small_sample(residual, n)
     half = np.where(error == 0, math.nan, float(scipy.special.stdtrit(degrees, 0.5 + level / 2)) * wider)
     return ClusteredMean(*map(_plain, (mean, error, mean - half, mean + half)))
+
+
+def pooled_means(totals: ArrayLike, tests: ArrayLike) -> tuple[_Floats, _Floats]:
+    """Compute many means with their standard errors, without intervals, as `clustered_mean` and `summarize_rate` do.
+
+    Args:
+        totals: of each mean and prompt, the sum of its tests' numbers, shape (means, prompts).
+        tests: likewise; 0 where a prompt has none.
+
+    Returns:
+        Each of shape (means,); a mean without tests is nan, and an error of fewer than two prompts.
+    """
+    x, n = np.asarray(totals, dtype=np.float64), np.asarray(tests, dtype=np.float64)
+    total, k = n.sum(axis=1), np.count_nonzero(n, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = x.sum(axis=1) / total
+        error = np.sqrt(k / (k - 1) * ((x - mean[:, None] * n) ** 2).sum(axis=1)) / total
+    return mean, np.where(k < 2, math.nan, error)

@@ -17,8 +17,8 @@ from nnd_tasks.results.runs import WRITER, Run
 from nnd_tasks.significance import judge_differences, paired_difference, permutation_p
 from nnd_tasks.statistics import FEW, clustered_mean, summarize_rate
 
-#: Pairs of models that are computed at once, to bound memory.
-_PAIRS = 1000
+#: Pairs of models, and models, that are computed at once, to bound memory.
+_PAIRS, _MODELS = 1000, 20
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,16 @@ def category_measures(paired: Paired) -> pd.DataFrame:
         A row per category and model: ``category``, ``model``, ``prompts``, ``few``, and of each measure what
         `nnd_tasks.statistics.ClusteredMean.columns` gives. Empty without a model that writes.
     """
-    weighed = {run.model: weigh_measures(paired.tests_of[run.model]) for run in paired.runs if run.reader == WRITER}
+    models = [run.model for run in paired.runs if run.reader == WRITER]
+    sums_of: dict[str, list[np.ndarray]] = {category: [] for category in paired.categories}
+    for start in range(0, len(models), _MODELS):
+        some = models[start : start + _MODELS]
+        weighed = np.hstack([weigh_measures(paired.tests_of[model]) for model in some])
+        for category, of_models in sums_of.items():
+            of_models += np.split(paired.sum_by_prompt(weighed, category).totals, len(some), axis=1)
     rows = []
-    for category in paired.categories:
-        for model, of_tests in weighed.items():
-            sums, _ = paired.sum_by_prompt(of_tests, category)
+    for category, of_models in sums_of.items():
+        for model, sums in zip(models, of_models, strict=True):
             row = {"category": category, "model": model, "prompts": len(sums), "few": len(sums) < FEW}
             for measure, total, weight in zip(MEASURES, *np.split(sums.T, 2), strict=True):
                 row |= clustered_mean(total, weight).columns(measure)
@@ -129,6 +134,7 @@ def _pair_models(paired: Paired) -> pd.DataFrame:
     pairs = list(combinations(range(len(paired.models)), 2))
     parts = []
     for category, (counts, tests) in paired.passed_by_prompt.items():
+        p = permutation_p(counts, np.array(pairs).T)
         for start in range(0, len(pairs), _PAIRS):
             firsts, seconds = np.array(pairs[start : start + _PAIRS]).T
             columns = {
@@ -137,7 +143,7 @@ def _pair_models(paired: Paired) -> pd.DataFrame:
                 "first": [paired.models[i] for i in firsts],
                 "second": [paired.models[i] for i in seconds],
                 **paired_difference(counts.T[firsts], counts.T[seconds], tests, span=paired.span)._asdict(),
-                "p": permutation_p(counts[:, seconds] - counts[:, firsts]),
+                "p": p[start : start + _PAIRS],
                 "span": paired.span,
                 "question": (category != ALL) | paired.is_part,
             }

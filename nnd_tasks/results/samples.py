@@ -21,7 +21,7 @@ from nnd_tasks.measures import MARGIN, MEASURES, measure_tests, weigh_measures
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
-from nnd_tasks.statistics import clustered_mean, summarize_rate
+from nnd_tasks.statistics import pooled_means
 from nnd_tasks.task.metrics import NORMALIZATIONS, PROMPT_RATES, UNDEFINED, break_down
 from nnd_tasks.task.signature import answers_digest
 
@@ -118,7 +118,7 @@ def _add_scores(tests: pd.DataFrame, documents: Sequence[Mapping[str, Any]]) -> 
     )
 
 
-def recount(tests: pd.DataFrame, by: Normalization) -> Any:
+def recount(tests: pd.DataFrame | Mapping[str, Any], by: Normalization) -> Any:
     """Tell again which tests of a run pass, as `nnd_tasks.rule.passes`; a tie fails.
 
     The log-likelihood per token is the mean that the samples hold: in files of others it may differ from sum / tokens in its
@@ -172,6 +172,8 @@ def name_outcome(passed: bool | None, tie: bool) -> str:
 
 def outcomes_of(tests: pd.DataFrame) -> dict[str, Any]:
     """Tell again which tests of a writer pass, by each rule: key of `NORMALIZATIONS` or of `RELIANCE` -> 1, 0 or nan."""
+    names = (f"{side}_{name}" for side in SIDES for name in ("sum", "mean", "tokens", "bytes", "no_context"))
+    tests = {name: tests[name].to_numpy(dtype=float) for name in names}
     outcomes = {name: recount(tests, by) for name, by in NORMALIZATIONS.items()}
     gains = [Likelihood(tests[f"{side}_mean"] - tests[f"{side}_no_context"]) for side in SIDES]
     alone = [Likelihood(tests[f"{side}_no_context"]) for side in SIDES]
@@ -196,29 +198,31 @@ def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, float]:
     values |= {"ties": int(tests["tie"].sum()), "unscored": int((~scored).sum())}
     # The outcomes of ties may be the authors', and of unread answers a failure; those of the other rules are not kept.
     likelihoods = run.reader in (WRITER, "reward") and run.protocol.get("ties") != Ties.AUTHORS.value
-    outcomes = pd.DataFrame(outcomes_of(tests) if likelihoods else {}, index=tests.index, dtype=float)
+    outcomes = outcomes_of(tests) if likelihoods else {}
     outcomes["pass_rate"] = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-    totals, weights = outcomes.fillna(0), outcomes.notna().astype(float)
+    totals = {name: np.nan_to_num(passed) for name, passed in outcomes.items()}
+    weights = {name: (~np.isnan(passed)).astype(float) for name, passed in outcomes.items()}
     if run.reader == WRITER:
-        totals[[*MEASURES]], weights[[*MEASURES]] = np.split(weigh_measures(tests), 2, axis=1)
+        for name, total, weight in zip(MEASURES, *np.split(weigh_measures(tests).T, 2), strict=True):
+            totals[name], weights[name] = total, weight
     subsets: dict[str, Any] = {"": slice(None)}
     labels = tests[["category", "severity"]].drop_duplicates().to_dict("records")
     for name, (column, value) in break_down(labels).items():
-        subsets[name.removeprefix("pass_rate")] = tests[column] == value
+        subsets[name.removeprefix("pass_rate")] = (tests[column] == value).to_numpy()
+    document, size = tests["document"].to_numpy(), 1 + tests["document"].max()
     summed: dict[str, list[Any]] = {}  # metric -> its sums and weights of each prompt
     for suffix, chosen in subsets.items():
-        of_prompts = [numbers[chosen].groupby(prompts).sum() for numbers in (totals, weights)]
         # Of the parts of a set there are rates by token alone: "pass_rate_sum_x" is that of a category "sum_x".
-        names = totals.columns.difference([*NORMALIZATIONS][1:]) if suffix else totals
-        summed |= {f"{name}{suffix}": [numbers[name] for numbers in of_prompts] for name in names}
+        for name in totals.keys() - ({*NORMALIZATIONS} - {"pass_rate"} if suffix else ()):
+            of_tests = totals[name], weights[name]
+            summed[f"{name}{suffix}"] = [np.bincount(document[chosen], cells[chosen], size) for cells in of_tests]
     # A prompt fails if a test of it does, and passes if all of them do.
-    by_prompt = outcomes.groupby(prompts)
-    worst = by_prompt.min()
-    worst = worst.where((worst == 0) | by_prompt.count().eq(by_prompt.size(), axis=0))
     for name, rate in PROMPT_RATES.items():
-        if rate in worst:
-            summed[name] = [worst[rate].fillna(0), worst[rate].notna()]
-    for name, (total, weight) in summed.items():
-        summarize = summarize_rate if name.startswith(("pass_rate", "survival")) else clustered_mean
-        values[name], values[f"{name}_stderr"], *_ = summarize(total, weight)
+        if rate in outcomes:
+            worst, scored = np.full(size, math.inf), summed[rate][1]
+            np.fmin.at(worst, document, outcomes[rate])
+            known = (scored > 0) & ((worst == 0) | (scored == np.bincount(document, minlength=size)))
+            summed[name] = [np.where(known, worst, 0), known]
+    for name, mean, error in zip(summed, *pooled_means(*zip(*summed.values(), strict=True)), strict=True):
+        values[name], values[f"{name}_stderr"] = mean, error
     return values

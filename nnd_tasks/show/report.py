@@ -7,7 +7,7 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,8 +35,6 @@ class Table:
         columns: heading -> how its cells are written. A heading with a field, such as ``"{model}"``, becomes one column per
             value of the field, and rows whose other cells are equal become one. A column without any value is not shown.
         caption: what one has to know to read it.
-        cells: the table as people see it: every cell a text.
-        numeric: of each column of the cells, whether it holds numbers, which stand at the right.
     """
 
     name: str
@@ -44,12 +42,14 @@ class Table:
     columns: Mapping[str, Cell]
     caption: str = ""
 
-    def __post_init__(self) -> None:
-        """Write the cells."""
-        self.cells = self._write_cells()
-        self.numeric = [all(map(_NUMBERS.fullmatch, self.cells[name])) for name in self.cells.columns]
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """Of each column of the cells, whether it holds numbers, which stand at the right."""
+        return [all(map(_NUMBERS.fullmatch, self.cells[name])) for name in self.cells.columns]
 
-    def _write_cells(self) -> pd.DataFrame:
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """The table as people see it: every cell a text; written when it is asked for, as many models have many rows."""
         fixed = {heading: cell for heading, cell in self.columns.items() if "{" not in heading}
         spread = {heading: cell for heading, cell in self.columns.items() if "{" in heading}
         rows: dict[Any, dict[str, str]] = {}
