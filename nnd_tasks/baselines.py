@@ -6,26 +6,19 @@ A set on which "the shorter candidate wins" passes most tests says little about 
 from __future__ import annotations
 
 import math
-import re
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nnd_tasks.categories import ALL
 
-_WORD = re.compile(r"\w+")
-
-
-def words(text: str) -> list[str]:
-    """Split a text into its words, in lower case and without punctuation."""
-    return _WORD.findall(text.lower())
-
+_PIECE = 1_000  # texts that are taken at a time
 
 #: Baseline -> its rule for which of two candidates wins, without understanding either.
 BASELINES: Mapping[str, str] = {
@@ -49,6 +42,54 @@ def favourite(writers: Iterable[Writers]) -> str:
     return min(wins, key=lambda name: (-wins[name], name), default="")
 
 
+#: The words of texts, one text after the other, each as its number; and how many each text has.
+Words: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int64]]
+
+
+class _Blanks(dict[int, int]):
+    """For `str.translate`: a blank for each character that is in no word."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = code if chr(code).isalnum() or chr(code) in "_\0" else ord(" ")
+        return self[code]
+
+
+def _split_words(texts: Iterable[str], number: Mapping[str, int]) -> Words:
+    """Split texts into words, in lower case and without punctuation; ``number`` gives a new word its number."""
+    found, sizes, rest, blanks = [np.empty(0, np.int32)], [np.empty(0, np.int64)], iter(texts), _Blanks()
+    while piece := [text.replace("\0", " ") for text in islice(rest, _PIECE)]:
+        joined = " \0 ".join(["", *piece, ""]).lower().translate(blanks).strip(" ")
+        words = pc.ascii_split_whitespace(pa.array([joined])).flatten().dictionary_encode()
+        numbers = np.array([number[word] for word in words.dictionary.to_pylist()], np.int32)[words.indices]
+        is_end = numbers == number["\0"]
+        found.append(numbers[~is_end])
+        sizes.append(np.diff(np.flatnonzero(is_end)) - 1)
+    return np.concatenate(found), np.concatenate(sizes)
+
+
+def _share_words(
+    prompt: NDArray[np.int64], candidate: NDArray[np.int64], of_candidates: Words, of_prompts: Words
+) -> NDArray[np.float64]:
+    """Compute which share of the words of each candidate its prompt has; shape (pairs of both,)."""
+    (words, sizes), (words_of_prompts, sizes_of_prompts) = of_candidates, of_prompts
+    starts, starts_of_prompts = (np.concatenate([[0], np.cumsum(lengths)]) for lengths in (sizes, sizes_of_prompts))
+    most = 1 + max(words.max(initial=0), words_of_prompts.max(initial=0))
+    keys, place = np.unique(prompt * len(starts) + candidate, return_inverse=True)
+    shares = np.zeros(len(keys))
+    for begin in range(0, len(keys), _PIECE):
+        prompt, candidate = divmod(keys[begin : begin + _PIECE], len(starts))
+        there = slice(*starts_of_prompts[[prompt[0], prompt[-1] + 1]])
+        of_each = np.repeat(np.arange(prompt[0], prompt[-1] + 1), sizes_of_prompts[prompt[0] : prompt[-1] + 1])
+        known = np.unique(of_each * most + words_of_prompts[there])
+        size = sizes[candidate]
+        pair = np.repeat(np.arange(len(size)), size)
+        index = np.arange(len(pair)) + (starts[candidate] - np.cumsum(size) + size)[pair]
+        sought = prompt[pair] * most + words[index]
+        inside = np.append(known, -1)[np.searchsorted(known, sought)] == sought
+        shares[begin : begin + _PIECE] = np.bincount(pair, inside, minlength=len(size)) / np.maximum(size, 1)
+    return shares[place]
+
+
 def baseline_passes(
     pairs: Sequence[tuple[str, str, str]], texts: Sequence[str] | None = None, writers: Sequence[Writers] = ()
 ) -> dict[str, NDArray[np.float64]]:
@@ -69,40 +110,16 @@ def baseline_passes(
     )
     high, low = (np.array([candidates[text] for text in side], np.int64) for side in sides)
     number: defaultdict[str, int] = defaultdict(count().__next__)  # of each distinct word: a million texts have few
-
-    def split(some: Iterable[str]) -> tuple[array[int], list[int]]:
-        """Return the words of all texts, one text after the other, and where each text ends."""
-        ends, flat = [0], array("i")
-        for text in some:
-            flat.extend(map(number.__getitem__, words(text)))
-            ends.append(len(flat))
-        return flat, ends
-
-    flat, ends = split(candidates)
-    counts = np.bincount(flat if texts is None else split(texts)[0], minlength=len(number))
+    words, sizes = _split_words(candidates, number)
+    counts = np.bincount(words if texts is None else _split_words(texts, number)[0], minlength=len(number))
     total = counts.sum()
     logs = np.array([math.log(of_word / total) if of_word else -math.inf for of_word in counts.tolist()])
-    sizes = np.diff(ends)
-    sums = np.bincount(np.repeat(np.arange(len(sizes)), sizes), logs[np.array(flat)], minlength=len(sizes))
-    lengths, lines = (np.array([*map(measure, candidates)]) for measure in (len, lambda text: text.count("\n")))
-
-    def share(keys: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Compute the share of the words of a candidate that its context has, of their numbers in one, in order."""
-        shares, last, of_context = np.zeros(len(keys)), -1, set[int]()
-        for i, (prompt, candidate) in enumerate(zip(*map(np.ndarray.tolist, divmod(keys, len(ends))), strict=True)):
-            if prompt != last:
-                last, of_context = prompt, {*map(number.__getitem__, words(distinct[prompt]))}
-            if of_text := flat[ends[candidate] : ends[candidate + 1]]:
-                shares[i] = sum(map(of_context.__contains__, of_text)) / len(of_text)
-        return shares
-
-    distinct = [*prompts]
-    prompt = np.array([prompts[text] for text in contexts], np.int64)
-    keys, place = np.unique(
-        np.concatenate([prompt, prompt]) * len(ends) + np.concatenate([high, low]), return_inverse=True
-    )
-    share_of_high, share_of_low = np.split(share(keys)[place], 2)
+    sums = np.bincount(np.repeat(np.arange(len(sizes)), sizes), logs[words], minlength=len(sizes))
     mean = np.divide(sums, sizes, out=np.full(len(sizes), -math.inf), where=sizes > 0)
+    lengths, lines = (np.array([*map(measure, candidates)]) for measure in (len, lambda text: text.count("\n")))
+    prompt = np.array([prompts[text] for text in contexts], np.int64)
+    both = np.concatenate([prompt, prompt]), np.concatenate([high, low])
+    share_of_high, share_of_low = np.split(_share_words(*both, (words, sizes), _split_words(prompts, number)), 2)
     wins = {
         "shorter": lengths[high] < lengths[low],
         "longer": lengths[high] > lengths[low],

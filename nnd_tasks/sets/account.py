@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -197,8 +198,15 @@ def find_repeated_prompts(tests: pd.DataFrame) -> pd.Series[bool]:
     Args:
         tests: with ``context``, ``high`` and ``low``.
     """
-    plain = tests[["context", "high", "low"]].map(cache(_join_words))  # a context is that of many tests
-    repeats = [any(_continues(text, context) for text in candidates) for context, *candidates in plain.to_numpy()]
+    join = cache(_join_words)  # a context is that of many tests
+
+    def begins_alike(text: str, context: str) -> bool:
+        return text.lstrip()[:1] == context.lstrip()[:1] and _continues(join(text), join(context))
+
+    columns = (tests[name] for name in ("context", "high", "low"))
+    repeats = [
+        begins_alike(high, context) or begins_alike(low, context) for context, high, low in zip(*columns, strict=True)
+    ]
     repeating = pd.Series(repeats, tests.index, dtype=bool)
     return repeating if repeating.mean() > _REPEATING else repeating & False
 
@@ -219,10 +227,9 @@ def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]
     for role in rows:
         is_text = role in TEXTS or role.startswith(FIELD)
         if role in (*NAMES, "winner", "spans") or (is_text and recipe.candidates != "rows"):
-            texts = rows[role][[isinstance(cell, str) for cell in rows[role]]].str.strip()
-            counts[role.removeprefix(FIELD)] = (
-                texts[texts.isin(traces_of(role, recipe))].value_counts(sort=False).to_dict()
-            )
+            traces = traces_of(role, recipe)
+            texts = (cell.strip() for cell in rows[role] if isinstance(cell, str))
+            counts[role.removeprefix(FIELD)] = dict(Counter(text for text in texts if text in traces))
     return {role: texts for role, texts in counts.items() if texts}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,8 +38,8 @@ def make_tests(
     """Make the tests of the rows of a config, and of what `take_judgements` reads in them.
 
     Returns:
-        The tests; what was used and left out, for the report; and which tests have a candidate that was judged both good and
-        bad, shape (tests,).
+        The tests; what was used and left out, for the report; and, where each row is a candidate, which tests have one that was
+        judged both good and bad, shape (tests,).
 
     Raises:
         NNDError: the judgements are not as the recipe says, or no test comes out.
@@ -64,7 +65,9 @@ def make_tests(
     }
     if not len(tests):
         raise NNDError(say_why_nothing(accounts))
-    contradicted = _find_contradicted(rated, rule.min_gap)
+    contradicted = np.zeros(len(rated), dtype=bool)
+    if recipe.candidates == "rows":
+        contradicted = _find_contradicted(rated, rule.min_gap)
     return tests, accounts | texts, contradicted[high[pair]] | contradicted[low[pair]]
 
 
@@ -132,13 +135,14 @@ def _read_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule
     traces = traces_of("label", recipe)
     empty = "" if "" in rule.better else None
     unjudged = texts_of_nobody(recipe)
-    values: list[str | None] = []
-    for label in rows["label"]:
+
+    @cache
+    def read(label: str | None) -> str | None:
         if label and label.casefold() in unjudged:
-            values.append(None)
-        else:
-            values.append(empty if label is None or label in traces else label)
-    return pd.Series(values, rows.index, dtype=object)
+            return None
+        return empty if label is None or label in traces else label
+
+    return pd.Series([*map(read, rows["label"])], rows.index, dtype=object)
 
 
 def _read_scores(rows: pd.DataFrame, recipe: Recipe) -> Array:
@@ -505,7 +509,7 @@ def _make_table(columns: Mapping[str, Any], prompts: pd.DataFrame, always: Colle
     table["category"] = table["category"].where(table["category"] != "", UNCATEGORISED)
     keys = ["context_id", "high", "low", "category"]
     turn = table.groupby(keys).cumcount() + 1
-    table["test_id"] = [short_hash(*row, str(n)) for row, n in zip(table[keys].to_numpy(), turn, strict=True)]
+    table["test_id"] = [*map(short_hash, *(table[key] for key in keys), map(str, turn))]
     names = (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN)
     return table[[*(name for name in names if name in table), *fields]]
 

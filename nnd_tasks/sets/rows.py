@@ -331,9 +331,9 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[Array, pd.DataFr
         The number of each row's prompt; and a table of the prompts with ``context``, the fields and ``cluster_id``.
     """
     names = ["context", *(FIELD + name for name in sorted(recipe.field))]
-    number = rows.groupby(names, sort=False, dropna=False).ngroup().to_numpy()
-    prompts = rows[names].drop_duplicates().fillna("").reset_index(drop=True)
+    number = rows.groupby(names, sort=False, dropna=False).ngroup()
+    prompts = rows.loc[~number.duplicated(), names].fillna("").reset_index(drop=True)
     prompts.columns = ["context", *sorted(recipe.field)]
     keys = prompts.to_dict("records")
     prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
-    return number, prompts
+    return number.to_numpy(), prompts

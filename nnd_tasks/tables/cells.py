@@ -178,10 +178,11 @@ def as_texts(
             continue
         try:
             text = cell
-            if strip:
-                first, *others = list_items(cell)
-                text = "|".join(filter(None, map(render, [first, *others]))) if others else first
-            text = render(text)
+            if not (type(cell) is str and cell[:1].isalnum()):  # which is no list
+                if strip:
+                    first, *others = list_items(cell)
+                    text = "|".join(filter(None, map(render, [first, *others]))) if others else first
+                text = render(text)
             if text is not None and not text.isascii():
                 text.encode("utf-8")
                 text = unicodedata.normalize("NFC", text)

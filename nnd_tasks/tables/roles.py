@@ -69,7 +69,8 @@ def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
         NNDError: the lists of a row have different lengths, or hold lists.
     """
     roles = [role for role in roles if role in rows]
-    if not any(isinstance(unpack(cell), (list, tuple)) for role in roles for cell in rows[role]):
+    distinct = {id(cell): cell for role in roles for cell in rows[role]}
+    if not any(isinstance(unpack(cell), (list, tuple)) for cell in distinct.values()):
         return rows
     lists = pd.DataFrame({role: rows[role].map(list_items) for role in roles}, rows.index)
     lengths = lists.map(len)
