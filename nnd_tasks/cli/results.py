@@ -23,10 +23,7 @@ from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nnd_tasks.results.compare import Comparison
-    from nnd_tasks.results.runs import Run
     from nnd_tasks.show.report import Report
 
 
@@ -48,16 +45,6 @@ def describe_comparison(comparison: Comparison) -> Report:
 
         report = add_reader_tables(report, comparison.paired)
     return report
-
-
-def label_runs(runs: Sequence[Run], cluster: str | None, category: str | None) -> Sequence[Run]:
-    """Give documents of other tasks the clusters and categories that options name."""
-    if not (cluster or category):
-        return runs
-    need_package("exchange", "--cluster, --category")
-    from nnd_tasks.exchange.any_task import label_documents
-
-    return label_documents(runs, cluster, category)
 
 
 @verb(
@@ -84,7 +71,7 @@ def compare(
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
 
-    chosen = label_runs(load_runs(runs, select, allow)[0], cluster, category)
+    chosen = load_runs(runs, select, allow, cluster=cluster, category=category)[0]
     if readers:
         need_package("prompted", "--readers")
         from nnd_tasks.prompted.readers import compare_readers

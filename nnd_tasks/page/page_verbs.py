@@ -43,7 +43,7 @@ def report(
 
     With --out it gives the same numbers as files, with surprise around marked errors.
     """
-    from nnd_tasks.cli.results import describe_comparison, label_runs
+    from nnd_tasks.cli.results import describe_comparison
     from nnd_tasks.files import dump_yaml, expand, noting, write_text
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
@@ -54,7 +54,7 @@ def report(
         need_package("exchange", "--eee")
         from nnd_tasks.exchange.every_eval_ever import write_records
 
-        chosen = label_runs(load_runs(runs, select)[0], cluster, category)
+        chosen = load_runs(runs, select, cluster=cluster, category=category)[0]
         write_records(chosen, expand(eee))
         say(f"written: {eee} ({counted(len(chosen), 'run')}, with the texts of all tests, which keep their licences)")
         return
@@ -67,8 +67,7 @@ def report(
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
 
-    whole, left_out = load_runs(runs, select, allow, tokens=True)
-    chosen = label_runs(whole, cluster, category)
+    chosen, left_out = load_runs(runs, select, allow, tokens=True, cluster=cluster, category=category)
     if test is not None:
         reports, page = look_up_test(test, chosen, allow)
         show_reports(reports, out=out)

@@ -22,7 +22,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, expand, noting, parse_json, read_text, reading
-from nnd_tasks.packages import has_package
+from nnd_tasks.packages import has_package, need_package
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
@@ -50,14 +50,14 @@ def locate_results(results: list[Path] | None) -> list[Path]:
 
 
 def load_runs(
-    results: list[Path] | None, select: list[str] | None, allow: Container[str] = (), *, tokens: bool = False
+    results: list[Path] | None, select: list[str] | None, allow: Container[str] = (), **options: Any
 ) -> tuple[Runs, list[str]]:
     """Read the runs that a command names by its arguments; print and return what is left out, and why.
 
-    ``--allow selection`` takes runs with ``--limit`` beside others.
+    ``--allow selection`` takes runs with ``--limit`` beside others. The ``options`` are those of `read_results`.
     """
     skipped: list[str] = []
-    runs = read_results(locate_results(results), select or (), skipped, tokens=tokens, trials="selection" in allow)
+    runs = read_results(locate_results(results), select or (), skipped, trials="selection" in allow, **options)
     for line in skipped:
         warn(f"left out: {line}")
     return runs, skipped
@@ -70,6 +70,8 @@ def read_results(
     *,
     tokens: bool = False,
     trials: bool = False,
+    cluster: str | None = None,
+    category: str | None = None,
 ) -> Runs:
     """Read every run below the given places.
 
@@ -87,12 +89,15 @@ def read_results(
             ``--limit`` that is left out because a place holds other runs, too; None leaves out none.
         tokens: a run whose token scores are damaged cannot be used either.
         trials: leave out no run with ``--limit``.
+        cluster: of tasks that are not NND's, the field of documents that says which belong together, such as a passage.
+        category: of tasks that are not NND's, the field of documents that gives categories.
 
     Returns:
         The runs, in the order of the places, then by task; each model has a short name of its own.
 
     Raises:
-        NNDError: nothing is there, is selected or can be used, or samples are missing, cut off, damaged or of another run.
+        NNDError: nothing is there, is selected or can be used; samples are missing, cut off, damaged or of another run; or
+            documents have no such field.
     """
     files_of_places = [
         _find_files(place, skipped) for place in ([places] if isinstance(places, (str, Path)) else places)
@@ -123,6 +128,9 @@ def read_results(
         raise NNDError(f"no results can be used: {some_of(skipped or (), 3, str)}")
     for note in notes_on(runs):
         _logger.warning(visible(note))
+    if cluster or category:
+        need_package("exchange", "--cluster, --category")
+        runs[:] = import_module("nnd_tasks.exchange.any_task").label_documents(runs, cluster, category)
     return runs
 
 

@@ -10,6 +10,8 @@ from typer import Option
 from nnd_tasks.cli.typer_app import (
     Allow,
     Brief,
+    Category,
+    Cluster,
     Format,
     Out,
     Results,
@@ -44,6 +46,8 @@ def trend(
         Option(metavar="REGEX", help="What names the training in a path, for --decide."),
     ] = None,
     tags: Tags = None,
+    cluster: Cluster = None,
+    category: Category = None,
     allow: Allow = "",
     select: Select = None,
     out: Out = None,
@@ -63,9 +67,10 @@ def trend(
     from nnd_tasks.training.model_tags import read_tags
     from nnd_tasks.training.trend import read_trend, report_decisions, report_trend
 
+    fields = {"cluster": cluster, "category": category}
     if decide:
         columns = None if tags is None else read_tags(tags)
-        reports = report_decisions(load_runs(runs, select, allow)[0], series, columns, allow=allow)
+        reports = report_decisions(load_runs(runs, select, allow, **fields)[0], series, columns, allow=allow)
     else:
-        reports = [report_trend(read_trend(locate_results(runs), x, tags, allow, select or ()))]
+        reports = [report_trend(read_trend(locate_results(runs), x, tags, allow, select or (), **fields))]
     show_reports(reports, out=out, form=form, brief=brief)

@@ -80,6 +80,7 @@ def read_trend(
     tags: Path | None = None,
     allow: Sequence[str] = (),
     select: Sequence[str] = (),
+    **fields: Any,
 ) -> Trend:
     """Read pass rates against a number, from runs or from the logs of one training.
 
@@ -89,6 +90,7 @@ def read_trend(
         tags: file of tags.
         allow: parts of the protocol that may differ.
         select: as for `read_results`.
+        **fields: ``cluster`` and ``category`` of `read_results`.
 
     Raises:
         NNDError: see `find_trend` and `read_logs`.
@@ -96,10 +98,10 @@ def read_trend(
     logs = [path for path in paths if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
     if not logs:
         skipped: list[str] = []
-        runs = read_results(paths, select, skipped, trials="selection" in allow)
+        runs = read_results(paths, select, skipped, trials="selection" in allow, **fields)
         trend = find_trend(runs, x, None if tags is None else read_tags(tags), allow)
         return replace(trend, notes=[*trend.notes, *(f"left out: {line}" for line in skipped)])
-    if len(logs) < len(paths) or select or allow or tags or x:
+    if len(logs) < len(paths) or select or allow or tags or x or any(fields.values()):
         raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately; logs have no options")
     return read_logs(logs)
 

@@ -192,6 +192,8 @@ def test_report_trend_and_runs_take_them_in_their_words(stock, tmp_path, nnd):
     assert "pass rate" not in text.lower().partition("how to read this</h2>")[0]
     done = nnd("trend", stock, "--select", "task=overlap,metric=overlap")
     assert "| task | category | family | model | parameters | documents | mean | 95% interval |" in done.out
+    done = nnd("trend", stock, "--select", "task=mc_a,metric=acc", "--category", "kind", "--cluster", "passage")
+    assert done.out.count("| mc_a (acc) | a |") == 2
     done = nnd("compare", stock, "--brief", "--select", "task=mc_a,metric=acc")
     assert "| mc_a | acc | all | tiny-lm-xs - tiny-lm-m |" in done.out
     assert not re.search("pass|prompt", done.out.replace("too few prompts", ""))
