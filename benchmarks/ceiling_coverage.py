@@ -63,7 +63,7 @@ class Studies:
         self.panel = Panel("simulated", judged.assign(score=marks[prompt, text, rater]), Recipe(**keys), rule)
         model = (quality + MODEL_NOISE * rng.normal(size=shape)).reshape(-1, TEXTS)
         self.said = {"model": model, "second": mark().mean(axis=-1)}
-        self.tests = self.ask(self.panel.leave_one_out()[0])
+        self.tests = self.ask(self.panel.tests)
 
     def ask(self, tests: pd.DataFrame) -> pd.DataFrame:
         """Add the study of each test, and what the model and the second round pass."""

@@ -90,6 +90,7 @@ class Panel:
         self.own = votes.groupby(["item", "rater"]).agg(**counts)
         said = (self.own["sum"] / self.own["number"]).groupby(level="item")
         self.unanimous = bool((said.size() > 1).sum() >= FEW and said.nunique().max() == 1)
+        self.tests, self.counts = self.leave_one_out()
 
     def conclude(self, counts: pd.DataFrame, *, by_rule: bool) -> pd.Series[float]:
         """Rate what has these counts: by the set's rule, or as one orders texts oneself; nan for ties and no votes."""
@@ -250,18 +251,14 @@ class Ceiling:
 
     Attributes:
         set: its name and config.
-        panels: the first one made the tests of the set.
-        tests: of each panel, a row per test and rater that was left out, see `Panel.ask`.
-        counts: panel -> how many judgements are in a test, or why not, see `Panel.leave_one_out`.
+        panels: the first one made the tests of the set; each has ``tests``, a row per test and rater that was left out.
         rates: of each panel alone, and of its tests judged by each other panel, see `rate_tests`; alone also Krippendorff's
             ``alpha`` of the same judgements with its interval, of all and of each attribute, see
             `nnd_tasks.ceiling.agreement.measure_agreement`.
     """
 
     set: str
-    panels: tuple[Panel, ...]
-    tests: tuple[pd.DataFrame, ...]
-    counts: dict[str, dict[str, int]]
+    panels: Sequence[Panel]
     rates: pd.DataFrame
 
 
@@ -292,14 +289,14 @@ def human_ceiling(name: str, config: str | None = None, judged_by: str | None = 
         for panel in read_panels(other_folder, of_other):
             panel.name = f"{judged_by} {panel.name}" if panel.name != of_other else judged_by
             panels.append(panel)
-    ceiling = compare_panels(f"{read_header(folder).get('nnd_set', name)} ({config})", panels)
-    if judged_by is not None and panels[-1].name not in set(ceiling.rates["judged_by"]):
+    rates = rate_panels(panels)
+    if judged_by is not None and panels[-1].name not in set(rates["judged_by"]):
         raise NNDError(f"{name} ({config}): {judged_by} judged no two texts of a test; are the prompts the same?")
-    if not ceiling.rates["tests"].any():
+    if not rates["tests"].any():
         raise NNDError(
             f"{name} ({config}): no rater judged two texts of a prompt that others judged, so nobody can be left out"
         )
-    return ceiling
+    return Ceiling(f"{read_header(folder).get('nnd_set', name)} ({config})", panels, rates)
 
 
 def read_panels(folder: Path, config: str) -> list[Panel]:
@@ -343,7 +340,7 @@ def read_tests(folder: Path, config: str, data: str) -> tuple[list[pd.DataFrame]
         judged = panels[0].judge(other)
         for row in rate_tests(judged).itertuples() if len(judged) else ():
             others[row.category].append(f"{other.name} {row.ceiling:.3f}")
-    tests = [panels[0].leave_one_out()[0], *panels[0].leave_persons_out()]
+    tests = [panels[0].tests, *panels[0].leave_persons_out()]
     return tests, {category: ", ".join(rates) for category, rates in others.items()}
 
 
@@ -357,32 +354,29 @@ def list_panels(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str) -
     return [panel for panel in panels if not panel.unanimous and not panels[0].unanimous]
 
 
-def compare_panels(name: str, panels: Sequence[Panel], *, brief: bool = False) -> Ceiling:
-    """Ask each rater of each panel, and each panel the tests of each other one, where it judged any.
+def rate_panels(panels: Sequence[Panel], *, brief: bool = False) -> pd.DataFrame:
+    """Compute `Ceiling.rates`: ask each rater of each panel, and each panel the tests of each other one, where it judged any.
 
     Args:
-        name: of the set and its config.
         panels: those who made the tests first.
         brief: leave out intervals over persons and agreement, which take most of the time.
     """
-    tests, counts, rates = [], {}, []
+    rates = []
     for panel in panels:
-        alone, counts[panel.name] = panel.leave_one_out()
-        tests.append(alone)
         without = [] if brief else panel.leave_persons_out()
-        of_panel = rate_tests(alone, without, panel=panel.name, judged_by=LEFT_OUT)
+        of_panel = rate_tests(panel.tests, without, panel=panel.name, judged_by=LEFT_OUT)
         if not brief:
             judged = {ALL: panel.judgements, **dict(iter(panel.judgements.groupby("attribute")))}
             agreement = pd.DataFrame({category: measure_agreement(rows) for category, rows in judged.items()}).T
             alpha = agreement.reindex(columns=["alpha", "low", "high"])
-            of_panel = of_panel.merge(alpha, "left", left_on="category", right_index=True, suffixes=("", "_of_alpha"))
+            of_panel = of_panel.join(alpha, on="category", rsuffix="_of_alpha")
         rates.append(of_panel)
         rates += [
             rate_tests(asked, panel=panel.name, judged_by=other.name).assign(raters=math.nan)
             for other in panels
             if other is not panel and len(asked := panel.judge(other))
         ]
-    return Ceiling(name, tuple(panels), tuple(tests), counts, pd.concat(rates, ignore_index=True))
+    return pd.concat(rates, ignore_index=True)
 
 
 def list_ceilings(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str) -> list[dict[str, Any]]:
@@ -390,6 +384,6 @@ def list_ceilings(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str)
     panels = list_panels(judgements, recipe, rule, config)
     if not panels:
         return []
-    rates = compare_panels(config, panels, brief=True).rates
+    rates = rate_panels(panels, brief=True)
     rows = rates[["panel", "judged_by", "category", "tests", "ceiling", "low", "high"]].dropna(subset="ceiling")
     return [*rows.astype(object).where(rows.notna(), None).to_dict("records")]

@@ -17,23 +17,23 @@ from nnd_tasks.text import counted
 def report_ceiling(ceiling: Ceiling) -> Report:
     """Report what people pass of the tests of a set."""
     rates = ceiling.rates
-    raters = [rate_raters(panel, tests) for panel, tests in zip(ceiling.panels, ceiling.tests, strict=True)]
+    raters = pd.concat(map(rate_raters, ceiling.panels), ignore_index=True)
     overall = rates[rates["category"] == ALL]
     return Report(
         name=f"ceiling {ceiling.set}",
         title=f"What a person passes of {ceiling.set}",
         findings=[_describe_rate(row) for row in overall.itertuples()],
-        tables=[make_table("human_ceiling", rates), make_table("ceiling_raters", pd.concat(raters, ignore_index=True))],
-        notes=[*(note for panel in ceiling.panels for note in _describe_panel(panel, ceiling.counts[panel.name]))],
+        tables=[make_table("human_ceiling", rates), make_table("ceiling_raters", raters)],
+        notes=[note for panel in ceiling.panels for note in _describe_panel(panel)],
         legend=FEW_PROMPTS,
         brief=[make_table("human_ceiling", overall)],
-        facts={"set": ceiling.set, "counts": ceiling.counts},
+        facts={"set": ceiling.set, "counts": {panel.name: panel.counts for panel in ceiling.panels}},
     )
 
 
-def rate_raters(panel: Panel, tests: pd.DataFrame) -> pd.DataFrame:
+def rate_raters(panel: Panel) -> pd.DataFrame:
     """Summarize each rater, also who cannot be asked: ``panel``, ``rater``, ``tests``, ``strict``, ``ties``, ``ceiling``."""
-    passed = tests["passed"].groupby(tests["rater"])
+    passed = panel.tests.groupby("rater")["passed"]
     rates = passed.agg(tests="size", strict=lambda x: (x == 1).mean(), ties=lambda x: (x == 0.5).mean(), ceiling="mean")
     rates = rates.reindex(sorted(panel.own.index.unique("rater"))).rename_axis("rater").reset_index()
     return rates.assign(panel=panel.name, tests=rates["tests"].fillna(0).astype(int))
@@ -48,7 +48,8 @@ def _describe_rate(row: Any) -> str:
     return f"{row.panel}: the panel {row.judged_by} passes {rate} of their tests. Agreement within a panel is not validity."
 
 
-def _describe_panel(panel: Panel, counts: dict[str, int]) -> Iterator[str]:
+def _describe_panel(panel: Panel) -> Iterator[str]:
+    counts = panel.counts
     used = counts["judgements"] - counts["alone"] - counts["tied"] - counts["no_test"]
     reasons = {
         "alone": "of a text that nobody else judged",

@@ -124,7 +124,7 @@ def count(tests, category=True):
     ],
 )
 def test_each_rater_passes_what_plain_loops_over_the_raw_file_say(name, config, panel, slow, real_sets):
-    found = count(human_ceiling(str(real_sets(name)), config).tests[panel], category=name != "mqm")
+    found = count(human_ceiling(str(real_sets(name)), config).panels[panel].tests, category=name != "mqm")
     expected = slow()
     assert found == expected
     assert expected.total() > 190
@@ -187,7 +187,7 @@ def write_pair_set(make_set):
 def test_pairs_are_judged_by_the_majority_of_the_others_and_a_tie_is_half_a_pass(make_set, nnd):
     write_pair_set(make_set)
     # Without w, x and z balance, so that w is asked nothing; so with x.
-    assert count(human_ceiling("pairs").tests[0]) == {("y", "preference", 0.5): 1, ("z", "preference", 0.0): 1}
+    assert count(human_ceiling("pairs").panels[0].tests) == {("y", "preference", 0.5): 1, ("z", "preference", 0.0): 1}
     assert "2 of 4 judgements are in a test; not 2 on which the others tie" in nnd("ceiling", "pairs").out
 
 
@@ -245,7 +245,7 @@ def test_a_lower_score_is_better_where_the_recipe_says_so(make_set):
         "ranked", [{**row, "s": [6 - score for score in row["s"]]} for row in ROWS], SCORES[:-1] + ", best: lowest}"
     )
     columns = ["high", "low", "passed"]
-    assert human_ceiling("ranked").tests[0][columns].equals(human_ceiling("rated").tests[0][columns])
+    assert human_ceiling("ranked").panels[0].tests[columns].equals(human_ceiling("rated").panels[0].tests[columns])
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -267,7 +267,7 @@ def test_the_share_is_that_of_the_same_tests_and_texts_without_a_score_are_left_
         runs, models = [make_run("m", [], [], protocol=protocol, documents=documents)], ["m"]
 
     row = find_shares(OneRun).iloc[0]
-    tests = human_ceiling("rated").tests[0]
+    tests = human_ceiling("rated").panels[0].tests
     read = tests[tests["cluster_id"].isin([document["cluster_id"] for document in documents[:36]])]
     assert (row["tests"], row["left_out"]) == (len(read), len(tests) - len(read))
     people, model = read["passed"].mean(), row["same_rate"]
