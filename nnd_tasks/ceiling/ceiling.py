@@ -369,7 +369,7 @@ def rate_panels(panels: Sequence[Panel], *, brief: bool = False) -> pd.DataFrame
             judged = {ALL: panel.judgements, **dict(iter(panel.judgements.groupby("attribute")))}
             agreement = pd.DataFrame({category: measure_agreement(rows) for category, rows in judged.items()}).T
             alpha = agreement.reindex(columns=["alpha", "low", "high"])
-            of_panel = of_panel.join(alpha, on="category", rsuffix="_of_alpha")
+            of_panel = of_panel.merge(alpha, "left", left_on="category", right_index=True, suffixes=("", "_of_alpha"))
         rates.append(of_panel)
         rates += [
             rate_tests(asked, panel=panel.name, judged_by=other.name).assign(raters=math.nan)
