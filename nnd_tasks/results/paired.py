@@ -310,9 +310,12 @@ def _join(runs: Sequence[Run], allow: Sequence[str], distinguished_by: str) -> P
         runs = _take_common_prompts(runs)
     first, *others = runs
     prompts = ["high", "low"] if "prompt" in allow and first.reader == METRIC else []
-    texts = [set(test_texts(run).drop(columns=prompts).itertuples(name=None)) for run in runs]
-    for run, of_run in zip(others, texts[1:], strict=True):
-        differing = texts[0] ^ of_run
+    texts = test_texts(first).drop(columns=prompts)
+    for run in others:
+        of_run = test_texts(run).drop(columns=prompts)
+        differing = set[Any]()
+        if not of_run.equals(texts):  # they may be in another order
+            differing = set(texts.itertuples(name=None)) ^ set(of_run.itertuples(name=None))
         if differing:
             raise NNDError(
                 f"{first.path} and {run.path}: {run.words.test} {min(differing)[0]} is in one of them only, or has another "

@@ -109,7 +109,8 @@ class Sample(_Checked):
         if len(of_document) != len(self.tests):
             raise ValueError(f"{counted(len(self.tests), 'test')} of {len(of_document)}")
         for test, doc in zip(self.tests, of_document, strict=True):
-            if any(doc.get(name, value) != value for name, value in test):
+            fields = {**vars(test), **(test.model_extra or {})}
+            if fields | doc != fields and any(doc.get(name, value) != value for name, value in fields.items()):
                 raise ValueError(f"test {test.test_id} is not that of the document")
         return self
 

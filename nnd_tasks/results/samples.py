@@ -102,20 +102,22 @@ def _is_finite(value: Any) -> bool:
 def _add_scores(tests: pd.DataFrame, documents: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Give each test the scores of its texts, nan where one was not scored or is infinite, and its margins."""
     types = {"test_id": str, "category": str, "passed": "boolean", "tie": bool, "seed": "Int64", "noise_ratio": float}
-    tests = tests.astype(types)
+    numbers: dict[str, Any] = {}
     for side in SIDES:
         scores = [score or {} for score in take_values(documents, tests, side, "scores")]
         for quantity in QUANTITIES:
-            tests[f"{side}_{quantity}"] = np.array([score.get(quantity) for score in scores], dtype=float)
+            numbers[f"{side}_{quantity}"] = np.array([score.get(quantity) for score in scores], dtype=float)
         without_context = take_values(documents, tests, side, "no_context")
-        tests[f"{side}_no_context"] = np.array([score and score["mean"] for score in without_context], dtype=float)
-    per_byte = {side: tests[f"{side}_sum"] / tests[f"{side}_bytes"] for side in SIDES}
-    return tests.assign(
-        **measure_tests(tests),
-        margin_sum=tests["high_sum"] - tests["low_sum"],
-        margin_bytes=per_byte["high"] - per_byte["low"],
-        margin_no_context=tests["high_no_context"] - tests["low_no_context"],
-    )
+        numbers[f"{side}_no_context"] = np.array([score and score["mean"] for score in without_context], dtype=float)
+    per_byte = {side: numbers[f"{side}_sum"] / numbers[f"{side}_bytes"] for side in SIDES}
+    numbers |= {
+        **measure_tests(numbers),
+        "margin_sum": numbers["high_sum"] - numbers["low_sum"],
+        "margin_bytes": per_byte["high"] - per_byte["low"],
+        "margin_no_context": numbers["high_no_context"] - numbers["low_no_context"],
+    }
+    # All columns at once: each that is added by itself takes as long.
+    return pd.DataFrame({name: numbers.get(name, cells) for name, cells in tests.items()}).astype(types)
 
 
 def recount(tests: pd.DataFrame | Mapping[str, Any], by: Normalization) -> Any:
@@ -145,18 +147,22 @@ def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any])
         protocol: of the run; says what a tie counts, and who read the texts.
     """
     stored = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-    passed, tie = recount(tests, Normalization.TOKENS), tests["high_mean"] == tests["low_mean"]
+    numbers = {name: tests[name].to_numpy(dtype=float) for name in ("high_mean", "low_mean")}
+    passed, tie = recount(numbers, Normalization.TOKENS), numbers["high_mean"] == numbers["low_mean"]
     said_tie = tests["tie"].to_numpy(dtype=bool)
     # A sample does not say which text came first in the source, so any outcome of a tie may be the authors'.
     right = (stored == passed) | (tie & (protocol.get("ties") == Ties.AUTHORS.value) & ~np.isnan(stored))
     wrong = ~np.isnan(passed) & ~(right & (said_tie == tie))
-    missing = tests[["high_tokens", "low_tokens"]].isna().any(axis="columns")
+    missing, lost, lost_too = (
+        np.isnan(tests[[*names]].to_numpy(dtype=float)).any(axis=1)
+        for names in (("high_tokens", "low_tokens"), ("high_sum",), ("low_sum",))
+    )
     wrong |= missing & ~np.isnan(stored)
     if protocol.get("reader") is None:
-        lost = tests[["high_sum", "low_sum"]].isna() & ~missing.to_numpy()[:, None]
-        wrong |= lost["high_sum"] & (stored == 1)
-        wrong |= lost["low_sum"] & ~lost["high_sum"] & (stored == 0)
-    for row in tests[wrong].itertuples():
+        wrong |= lost & ~missing & (stored == 1)
+        wrong |= lost_too & ~lost & ~missing & (stored == 0)
+    if wrong.any():
+        row = tests.loc[wrong.argmax()]
         raise NNDError(
             f"{path}: test {row.test_id}: its outcome, {name_outcome(row.passed, row.tie)}, contradicts the sums and tokens of "
             "its texts; the file is damaged, run the task again"
@@ -206,8 +212,9 @@ def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, float]:
         for name, total, weight in zip(MEASURES, *np.split(weigh_measures(tests).T, 2), strict=True):
             totals[name], weights[name] = total, weight
     subsets: dict[str, Any] = {"": slice(None)}
-    labels = tests[["category", "severity"]].drop_duplicates().to_dict("records")
-    for name, (column, value) in break_down(labels).items():
+    labels = dict.fromkeys(zip(tests["category"].tolist(), tests["severity"].tolist(), strict=True))
+    parts = break_down({"category": category, "severity": severity} for category, severity in labels)
+    for name, (column, value) in parts.items():
         subsets[name.removeprefix("pass_rate")] = (tests[column] == value).to_numpy()
     document, size = tests["document"].to_numpy(), 1 + tests["document"].max()
     summed: dict[str, list[Any]] = {}  # metric -> its sums and weights of each prompt
