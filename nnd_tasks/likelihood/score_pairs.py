@@ -15,7 +15,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.rule import Likelihood, normalize, passes
-from nnd_tasks.task.request import Request, engine_errors
+from nnd_tasks.task.request import Request
 
 
 def score_pairs(
@@ -49,7 +49,8 @@ def score_pairs(
         NNDError: the lists differ in length, a text is blank or no text, the model cannot be loaded or keeps no tokens, or a text
             has no token.
     """
-    from nnd_tasks.run.run import prepare_model
+    from nnd_tasks.run.checks import prepare_model
+    from nnd_tasks.run.run import clear_errors
     from shared_prefix.hf_shared_prefix import SharedPrefixLM  # imports torch and transformers
 
     lists = {"contexts": list(contexts), "high": list(high), "low": list(low)}
@@ -61,23 +62,24 @@ def score_pairs(
             if not isinstance(text, str) or not (text.strip() or name == "contexts"):
                 raise NNDError(f"score_pairs: {name}[{row}] is {text!r}; expected text")
     pairs = pd.DataFrame({"context": lists["contexts"], "high": lists["high"], "low": lists["low"]}, dtype=object)
-    if not hasattr(model, "loglikelihood"):
-        options: dict[str, Any] = {}
-        named = {"pretrained": str(model) if isinstance(model, Path) else model, **model_args}
-        arguments = prepare_model("hf", named, options)
-        try:
-            model = SharedPrefixLM(**arguments, **options)
-        except Exception as error:  # transformers raises many kinds
-            raise NNDError(f"score_pairs: the model cannot be loaded ({typed_reason_of(error)})") from error
-    if not hasattr(model, "token_scores"):
-        raise NNDError(f"score_pairs: a ready-made {type(model).__name__} gives sums only; take SharedPrefixLM")
     requests = [
         Request("loglikelihood", {}, (context, delimiter + text), row)
         for row, (context, *texts) in enumerate(pairs.itertuples(index=False))
         for text in texts
     ]
-    with engine_errors(), patch.object(model, "token_scores", True):
-        answers = model.loglikelihood(requests)
+    with clear_errors():
+        if not hasattr(model, "loglikelihood"):
+            options: dict[str, Any] = {}
+            named = {"pretrained": str(model) if isinstance(model, Path) else model, **model_args}
+            arguments = prepare_model("hf", named, options)
+            try:
+                model = SharedPrefixLM(**arguments, **options)
+            except Exception as error:  # transformers raises many kinds
+                raise NNDError(f"score_pairs: the model cannot be loaded ({typed_reason_of(error)})") from error
+        if not hasattr(model, "token_scores"):
+            raise NNDError(f"score_pairs: a ready-made {type(model).__name__} gives sums only; take SharedPrefixLM")
+        with patch.object(model, "token_scores", True):
+            answers = model.loglikelihood(requests)
     texts = {}
     for which, of_texts in (("high", answers[::2]), ("low", answers[1::2])):
         pairs[f"sum_{which}"] = [total for total, _ in of_texts]

@@ -19,8 +19,9 @@ import regex  # type: ignore[import-untyped]
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, parse_json
+from nnd_tasks.redact import keep_secret
 from nnd_tasks.run.adapter import LM, model_parameters, model_types
-from nnd_tasks.task.request import engine_errors
+from nnd_tasks.run.smollm2 import resolve_model
 from nnd_tasks.task.settings import is_chat_api
 from nnd_tasks.task.signature import CLUSTER
 from nnd_tasks.text import counted, did_you_mean
@@ -113,25 +114,54 @@ def take_options(arguments: dict[str, Any], options: dict[str, Any]) -> None:
         raise NNDError(f"--batch_size {size}: expected a number of requests, auto or auto:N")
 
 
-def check_request(model: Any, arguments: Mapping[str, Any]) -> None:
+def prepare_model(model: Any, model_args: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Read, check and complete the arguments of a model.
+
+    Args:
+        model: a name that lm-eval knows, or a ready-made model.
+        model_args: its arguments, as for ``--model_args``.
+        options: of lm-eval's `simple_evaluate`; gets the device and the batch size.
+
+    Raises:
+        NNDError: an argument cannot be read, or `check_request` finds a mistake.
+    """
+    arguments = read_pairs(model_args, "--model_args")
+    take_options(arguments, options)
+    engine, of_engine, _ = split_cluster(model, arguments)
+    check_request(engine, of_engine)
+    if engine in (*ON_TORCH, VLLM, SHARED):
+        check_torch(arguments, options.get("device"))
+    keep_secret(arguments)
+    if engine in HF:
+        # Lm-eval would sum in the type of the weights: in bfloat16, different texts tie.
+        arguments = {"softmax_dtype": "float32", **arguments}
+    if isinstance(pretrained := arguments.get("pretrained"), str):
+        arguments["pretrained"] = resolve_model(pretrained)
+    for name, default in (("device", "cuda:0"), ("batch_size", 1)):  # those of lm-eval's command line
+        if isinstance(model, str) and options.get(name) is None:
+            options[name] = default
+    return arguments
+
+
+def check_request(engine: Any, arguments: Mapping[str, Any]) -> None:
     """Check which model is asked for.
 
     Args:
-        model: what ``--model`` names, or a ready-made model.
-        arguments: the parsed ``--model_args``.
+        engine: what ``--model`` names, or a ready-made model; see `split_cluster`.
+        arguments: its arguments.
 
     Raises:
         NNDError: there is no such type of model, or a folder is not there.
     """
-    engine, arguments, _ = split_cluster(model, arguments)
     if not isinstance(engine, (str, LM)):
         raise NNDError(
             f"{type(engine).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
             "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
         )
     for key in ("pretrained", "model", "tokenizer", "peft", "delta"):
-        if isinstance(name := arguments.get(key), str):
-            check_path(name)
+        name = arguments.get(key)  # of another form, it is a name on the hub
+        if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) and not expand(name).exists():
+            raise NNDError(f"{name}: there is no such model or tokenizer folder")
     if isinstance(engine, LM):
         return
     if engine not in (known := model_types()):
@@ -147,14 +177,7 @@ def check_request(model: Any, arguments: Mapping[str, Any]) -> None:
             _check_spelling(key, ["pretrained"], engine)
         raise NNDError(f"--model {engine}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
     if engine in ("hf", SHARED):
-        with engine_errors():
-            check_adapter(arguments)
-
-
-def check_path(name: str) -> None:
-    """Raise NNDError for the path of a model or tokenizer that is not there, which the hub would be asked for as a name."""
-    if name.startswith(("/", "./", "../", "~")) and not expand(name).exists():
-        raise NNDError(f"{name}: there is no such model or tokenizer folder")
+        check_adapter(arguments)
 
 
 def _check_spelling(key: str, known: Iterable[str], model: Any) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, cut_middle, typed_reason_of
-from nnd_tasks.redact import hidden_in_logs, hide, keep_secret, without_secrets
+from nnd_tasks.redact import hidden_in_logs, hide, without_secrets
 from nnd_tasks.run import checks
 from nnd_tasks.run.adapter import (
     match_names,
@@ -23,10 +23,8 @@ from nnd_tasks.run.adapter import (
     task_manager,
     write_table,
 )
-from nnd_tasks.run.smollm2 import resolve_model
 from nnd_tasks.show.console import say
 from nnd_tasks.store import list_source_folders
-from nnd_tasks.task.request import engine_errors
 from nnd_tasks.task.settings import check_selection, is_chat_api, select_prompts
 from nnd_tasks.task.signature import (
     INDIFFERENT,
@@ -36,6 +34,7 @@ from nnd_tasks.task.signature import (
     name_server,
     weights_digest,
 )
+from shared_prefix.model_error import ModelError
 from shared_prefix.shared_encodings import share_encodings
 
 
@@ -72,7 +71,7 @@ def evaluate(
     Raises:
         NNDError: there is no such task, a set cannot be built, or the model or its tokenizer cannot be identified.
     """
-    with _hidden_in_errors(), hidden_in_logs(), share_encodings():
+    with clear_errors(), hidden_in_logs(), share_encodings():
         kwargs |= {"metadata": metadata, "include_path": include_path, "shared_prefix": shared_prefix}
         return dict(_score(_prepare(tasks, model, model_args, **kwargs)) or {})
 
@@ -102,7 +101,7 @@ def run_and_save(
     Raises:
         NNDError: lm-eval ended with an exception, one of our checks before the run failed, or files could not be written.
     """
-    with _hidden_in_errors(), hidden_in_logs(), share_encodings():
+    with clear_errors(), hidden_in_logs(), share_encodings():
         try:
             tracker = start_tracker(output_path)
             chat, turns = bool(options.get("apply_chat_template")), options.get("fewshot_as_multiturn")
@@ -121,7 +120,7 @@ def run_and_save(
             table = write_table(results, all_metrics=all_metrics)
             say(f"{model} ({results['config']['model_args']}), {given}", *table.splitlines())
             return save_results(tracker, results, samples, tokens) if output_path else None
-        except NNDError:
+        except (NNDError, ModelError):
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
             reason = cut_middle(hide(typed_reason_of(error)), 300)  # half a secret would not be recognized
@@ -129,35 +128,6 @@ def run_and_save(
 
 
 # ---------------------------------------------------------------- before the model is loaded
-
-
-def prepare_model(model: Any, model_args: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Read, check and complete the arguments of a model.
-
-    Args:
-        model: a name that lm-eval knows, or a ready-made model.
-        model_args: its arguments, as for ``--model_args``.
-        options: of lm-eval's `simple_evaluate`; gets the device and the batch size.
-
-    Raises:
-        NNDError: an argument cannot be read, or `nnd_tasks.run.checks.check_request` finds a mistake.
-    """
-    arguments = checks.read_pairs(model_args, "--model_args")
-    checks.take_options(arguments, options)
-    checks.check_request(model, arguments)
-    engine = checks.split_cluster(model, arguments)[0]
-    if engine in (*checks.ON_TORCH, checks.VLLM, checks.SHARED):
-        checks.check_torch(arguments, options.get("device"))
-    keep_secret(arguments)
-    if engine in checks.HF:
-        # Lm-eval would sum in the type of the weights: in bfloat16, different texts tie.
-        arguments = {"softmax_dtype": "float32", **arguments}
-    if isinstance(pretrained := arguments.get("pretrained"), str):
-        arguments["pretrained"] = resolve_model(pretrained)
-    for name, default in (("device", "cuda:0"), ("batch_size", 1)):  # those of lm-eval's command line
-        if isinstance(model, str) and options.get(name) is None:
-            options[name] = default
-    return arguments
 
 
 #: Attributes of a ready-made model that say how it tokenizes.
@@ -212,7 +182,7 @@ def _prepare(
     list_source_folders()  # raises where NND_HOME or NND_SOURCES is no folder, before a set is asked of the hub
     check_selection({"sample": sample, **options})
     names, metadata = [tasks] if isinstance(tasks, str) else list(tasks), checks.read_pairs(metadata, "--metadata")
-    arguments = prepare_model(model, model_args, options)
+    arguments = checks.prepare_model(model, model_args, options)
     task_metadata = dict(arguments)
     if not isinstance(model, str):
         task_metadata |= {name: value for name in _TOKENIZING if (value := getattr(model, name, None)) is not None}
@@ -259,11 +229,10 @@ def _score(run: CheckedRun) -> Any:
     from shared_prefix.ray_workers import RAY, RayWorkers
 
     arguments = {**run.cluster, "engine": run.model, **run.arguments} if run.cluster else run.arguments or None
-    with engine_errors():
-        try:
-            results = simple_evaluate(model=RAY if run.cluster else run.model, model_args=arguments, **run.options)
-        finally:
-            RayWorkers.stop_all()
+    try:
+        results = simple_evaluate(model=RAY if run.cluster else run.model, model_args=arguments, **run.options)
+    finally:
+        RayWorkers.stop_all()
     keeping = [task for task in run.tasks if task.settings.tokens]
     if results is not None and keeping:
         results["tokens"] = {task.config.task: token_table(task.instances, task.answers) for task in keeping}
@@ -292,15 +261,17 @@ def _without_secrets(results: Any) -> Any:
 
 
 @contextmanager
-def _hidden_in_errors() -> Iterator[None]:
-    """Keep secrets out of an error, and out of the traceback that --debug shows."""
+def clear_errors() -> Iterator[None]:
+    """Turn an error of the engine into an `NNDError`, and keep secrets out of errors and of the traceback that --debug shows."""
     try:
         yield
-    except NNDError as error:
+    except (NNDError, ModelError) as error:
         trace = "".join(traceback.format_exception(error))
-        if hide(trace) == trace:
-            raise
-        raise NNDError(hide(str(error))) from RuntimeError(f"\n{hide(trace)}")
+        if hide(trace) != trace:
+            raise NNDError(hide(str(error))) from RuntimeError(f"\n{hide(trace)}")
+        if isinstance(error, ModelError):
+            raise NNDError(str(error)) from error
+        raise
 
 
 # ---------------------------------------------------------------- cached answers

@@ -6,8 +6,7 @@ import logging
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
@@ -19,7 +18,6 @@ from lm_eval.api.samplers import ContextSampler
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.sandbox import doubles_space
 from nnd_tasks.text import counted
-from shared_prefix.model_error import ModelError
 
 if TYPE_CHECKING:
     from shared_prefix.lengths import BaseCounter
@@ -197,15 +195,6 @@ class Request(Instance):  # type: ignore[misc]
             """model with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
             self,
         )
-
-
-@contextmanager
-def engine_errors() -> Iterator[None]:
-    """Raise an `NNDError` in the place of a `ModelError` of the block, as the engine knows no errors of ours."""
-    try:
-        yield
-    except ModelError as error:
-        raise NNDError(str(error)) from error
 
 
 class OverlongError(NNDError):

@@ -32,7 +32,6 @@ from nnd_tasks.task.request import (
     Prompt,
     Request,
     count_flaws,
-    engine_errors,
     shorten,
     split_before_candidate,
     warn_of_requests,
@@ -181,7 +180,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             chat: whether prompts will go through the chat template.
 
         Raises:
-            NNDError: no tokenizer can be loaded, or it cannot do what the run needs.
+            NNDError, ModelError: no tokenizer can be loaded, or it cannot do what the run needs.
         """
         self._prepared = self._evaluated = True
         name = model if isinstance(model, str) else getattr(model, "model_type", None)
@@ -191,8 +190,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         rounds_to = self.counter.warn_of_rounding() if name and not self.reader.writes else None
         prompt = self.doc_to_text(self.eval_docs[0])
         needed = [name for name in ("tokens", "append_eos", "append_bos") if getattr(self.settings, name)]
-        with engine_errors():
-            self.counter.check_needs(needed, prompt, self._texts(chat=chat), chat=chat)
+        self.counter.check_needs(needed, prompt, self._texts(chat=chat), chat=chat)
         self.model = ChosenModel(name, rounds_to)
         self.reader = self.reader.for_model(reward=self.counter.reward, chat=chat, rounds_to=rounds_to)
 
@@ -215,14 +213,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if self._counter is None or not self._counter.will_answer:
             from shared_prefix.lengths import make_counter  # imports torch and transformers
 
-            with engine_errors():
-                self._counter = make_counter(
-                    self.metadata,
-                    self.model.type,
-                    writes=self.reader.writes,
-                    chat_api=is_chat_api(self.model.type),
-                    evaluated=self._evaluated,
-                )
+            self._counter = make_counter(
+                self.metadata,
+                self.model.type,
+                writes=self.reader.writes,
+                chat_api=is_chat_api(self.model.type),
+                evaluated=self._evaluated,
+            )
         return self._counter
 
     def _texts(self, *, chat: bool) -> Iterator[str]:
@@ -241,7 +238,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """Build the requests and count their tokens, so that what cannot be scored is found before the model runs.
 
         Raises:
-            NNDError: the tokenizer is not known, or a request cannot be scored.
+            NNDError, ModelError: the tokenizer is not known, or a request cannot be scored.
         """
         task = self.config.task
         if kwargs.get("cache_requests"):
@@ -265,8 +262,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if self.reader.writes:
             takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
             self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
-        with engine_errors():
-            super().build_all_requests(**kwargs)
+        super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]
         tokenization = warn_of_requests(self._instances, documents, task, self.counter.window)

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pytest
 from lm_eval.tasks import TaskManager
 
-from nnd_tasks.errors import NNDError
 from nnd_tasks.store import task_yamls, tasks_dir
 from nnd_tasks.task import documents
 from nnd_tasks.task.task_files import list_variants, read_task_yaml, write_task_folder
+from shared_prefix.model_error import ModelError
 from tests.task.tasks import load_task
 
 LIMIT = 5
@@ -98,7 +98,7 @@ def test_requests_without_a_tokenizer_are_never_scored(home):
     task.build_all_requests(limit=2)
     for request in task.instances:
         request.resps = [(-1.0, False)]
-    with pytest.raises(NNDError, match="names no tokenizer for this model"):
+    with pytest.raises(ModelError, match="names no tokenizer for this model"):
         task.apply_filters()
-    with pytest.raises(NNDError, match="names no tokenizer for this model"):  # as lm-eval's evaluator calls it
+    with pytest.raises(ModelError, match="names no tokenizer for this model"):  # as lm-eval's evaluator calls it
         load_task("nnd_demo").build_all_requests(limit=2, cache_requests=False)

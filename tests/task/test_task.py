@@ -15,6 +15,7 @@ from nnd_tasks.store import read_table
 from nnd_tasks.task.reader import Answer
 from nnd_tasks.task.request import ClusterSampler, Request
 from nnd_tasks.task.settings import Settings
+from shared_prefix.model_error import ModelError
 from tests.random_models import evaluate
 from tests.sets.folders import write
 from tests.task.tasks import CASES, build_task, load_task, read_task, run_stock, run_task, small_set
@@ -75,7 +76,7 @@ def test_a_ready_made_model_is_asked_for_its_tokenizer_or_needs_it_named(tiny_mo
 
     lm = HFLM(pretrained=str(tiny_models["t5"]), dtype="float32", device="cpu", batch_size=8)
     options = {"model": lm, "limit": 3, "bootstrap_iters": 0}
-    with pytest.raises(NNDError, match="tokenizer"):
+    with pytest.raises(ModelError, match="tokenizer"):
         run_stock({}, **options)
     named = run_stock({}, **options, metadata={"tokenizer": str(tiny_models["t5"])})
     asked = nnd_tasks.evaluate(tasks=["nnd_demo"], **options)
@@ -165,7 +166,7 @@ def test_a_tokenizer_without_the_token_that_a_task_needs_is_named(missing, gpt2,
     tokenizer = AutoTokenizer.from_pretrained(gpt2)
     setattr(tokenizer, f"{missing}_token", None)
     tokenizer.save_pretrained(tmp_path / "tokenizer")
-    with pytest.raises(NNDError, match=f"has no {missing.upper()} token"):
+    with pytest.raises(ModelError, match=f"has no {missing.upper()} token"):
         build_task("nnd_demo", {"tokenizer": str(tmp_path / "tokenizer"), f"append_{missing}": True})
 
 
