@@ -32,17 +32,22 @@ def measure_agreement(judgements: pd.DataFrame) -> dict[str, float]:
     if "rejected" in judgements:
         first = judgements["candidate"] < judgements["rejected"]  # in the alphabet
         judgements["value"] = np.where(judgements["score"] > 0, np.where(first, "first", "second"), "tie")
-        judgements["candidate"] = judgements[["candidate", "rejected"]].apply(lambda pair: str(sorted(pair)), axis=1)
+        pairs = np.sort(judgements[["candidate", "rejected"]].to_numpy(object), axis=1)
+        judgements["candidate"] = [*map(str, pairs.tolist())]
     judged = [name for name in ("context_id", "candidate", "attribute", "panel") if name in judgements]
     judgements["unit"] = judgements.groupby(judged, dropna=False).ngroup()
     judgements["rater"] = judgements["rater"].where(judgements["rater"] != "", judgements["place"].map("#{}".format))
     numbers = pd.api.types.is_numeric_dtype(judgements["value"])
-    by_rater = judgements.groupby(["unit", "rater"])["value"]
-    values = (by_rater.mean() if numbers else by_rater.agg(lambda labels: labels.mode()[0])).reset_index()
+    by_rater = ["unit", "rater"]
+    if numbers:
+        values = judgements.groupby(by_rater, as_index=False)["value"].mean()
+    else:  # of labels that are as frequent, the first in the alphabet
+        counts = judgements.groupby([*by_rater, "value"], as_index=False).size()
+        values = counts.sort_values("size", ascending=False, kind="stable").drop_duplicates(by_rater)
     values = values[values["unit"].duplicated(keep=False)]
     if not len(values):
         return {}
-    table = pd.crosstab(values["unit"], values["value"])
+    table = values.groupby(["unit", "value"]).size().unstack(fill_value=0)
     counts = table.to_numpy(float)
     scale = table.columns.to_numpy(float) if numbers else np.arange(counts.shape[1])
     distance = (scale[:, None] - scale) ** 2 if numbers else (scale[:, None] != scale).astype(float)
