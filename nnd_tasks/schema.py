@@ -163,6 +163,25 @@ def metric_slugs(names: Iterable[str], *, of_severity: bool = False) -> dict[str
     return {name: ends[0] if shared[ends[0]] == 1 else ends[-1] for name, ends in slugs.items()}
 
 
+#: The rates that a task reports for parts of its tests: name -> (column, value); the rate is over the tests that have the value.
+Breakdown = Mapping[str, tuple[str, str]]
+
+
+def break_down(tests: Iterable[Mapping[str, Any]]) -> Breakdown:
+    """Return one rate per category and per severity that occur in ``tests``.
+
+    Raises:
+        NNDError: a category is empty, or a category or severity white space.
+    """
+    tests = list(tests)
+    categories = metric_slugs(test["category"] for test in tests)
+    severities = metric_slugs((test["severity"] for test in tests if test["severity"]), of_severity=True)
+    return {
+        **{f"pass_rate_{slug}": ("category", name) for name, slug in categories.items()},
+        **{f"pass_rate_severity_{slug}": ("severity", name) for name, slug in severities.items()},
+    }
+
+
 # ---------------------------------------------------------------- tables
 
 

@@ -17,7 +17,8 @@ from nnd_tasks.sets.account import describe_agreement
 from nnd_tasks.sets.catalogue import find_recipe, list_recipes
 from nnd_tasks.sets.recipe import RecipeFile
 from nnd_tasks.sets.write import ERRORS, find_fact
-from nnd_tasks.show.report import Cell, Report, Table
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.values import Cell
 from nnd_tasks.store import (
     built_sets,
     dataset_folder,

@@ -21,7 +21,8 @@ from nnd_tasks.files import read_yaml, write_texts
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.runs import METRIC, Run
-from nnd_tasks.show.report import file_stem, is_missing
+from nnd_tasks.show.report import file_stem
+from nnd_tasks.show.values import is_missing
 
 
 def write_records(runs: Sequence[Run], folder: Path) -> None:

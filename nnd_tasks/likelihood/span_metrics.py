@@ -22,7 +22,8 @@ import scipy  # imports scipy.stats when it is first used
 from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.task.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr, break_down
+from nnd_tasks.schema import Breakdown, break_down
+from nnd_tasks.task.metrics import Counts, aggregate_rate, aggregate_stderr
 from nnd_tasks.task.signature import digest
 
 if TYPE_CHECKING:

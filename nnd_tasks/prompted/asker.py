@@ -18,9 +18,9 @@ from typing_extensions import Self
 
 from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.rule import Likelihood
-from nnd_tasks.schema import short_hash
+from nnd_tasks.schema import Breakdown, short_hash
 from nnd_tasks.task.documents import Documents
-from nnd_tasks.task.metrics import Breakdown, Counts, score_document
+from nnd_tasks.task.metrics import Counts, score_document
 from nnd_tasks.task.reader import Groups, Writer, finite_or_none
 from nnd_tasks.task.request import Doc, Prompt, split_before_candidate
 from nnd_tasks.task.settings import Settings

@@ -21,10 +21,10 @@ from pydantic import Field, field_validator
 from nnd_tasks.errors import NNDError
 from nnd_tasks.prompted.asker import VIEW, Asked, Asker
 from nnd_tasks.rule import Likelihood
-from nnd_tasks.schema import metric_slugs
+from nnd_tasks.schema import Breakdown, metric_slugs
 from nnd_tasks.servers.client import WrittenText
 from nnd_tasks.task.documents import Documents
-from nnd_tasks.task.metrics import Breakdown, Counts
+from nnd_tasks.task.metrics import Counts
 from nnd_tasks.task.reader import Groups
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
 from nnd_tasks.task.settings import SAMPLE, Settings

@@ -110,6 +110,7 @@ def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
 
 def compare_all(groups: Sequence[Paired], not_compared: Sequence[str] = ()) -> list[Comparison]:
     """Compare the models of each group; the p values of all tasks that are not NND's are corrected together."""
+    rates, measures = [*map(category_rates, groups)], [*map(category_measures, groups)]
     rows = {i: _pair_models(paired) for i, paired in enumerate(groups) if len(paired.runs) > 1}
     families: dict[int, dict[int, pd.DataFrame]] = defaultdict(dict)
     for i, of_group in rows.items():
@@ -122,10 +123,10 @@ def compare_all(groups: Sequence[Paired], not_compared: Sequence[str] = ()) -> l
         tables |= {i: judged.loc[i] for i in family}
     comparisons = []
     for i, paired in enumerate(groups):
-        rates, differences = category_rates(paired), tables.get(i, pd.DataFrame(columns=["category"]))
-        overall = (table[table["category"] == ALL] for table in (rates, differences))
+        differences = tables.get(i, pd.DataFrame(columns=["category"]))
+        overall = (table[table["category"] == ALL] for table in (rates[i], differences))
         ranks = rank(*overall, lower=paired.words.lower) if len(paired.runs) > 2 else pd.DataFrame()
-        comparisons.append(Comparison(paired, rates, category_measures(paired), differences, ranks, not_compared))
+        comparisons.append(Comparison(paired, rates[i], measures[i], differences, ranks, not_compared))
     return comparisons
 
 

@@ -13,7 +13,8 @@ from nnd_tasks.results.compare import Comparison, rank
 from nnd_tasks.results.paired import Paired, test_texts
 from nnd_tasks.results.runs import OF_TESTS, Run, Words
 from nnd_tasks.results.samples import outcomes_of
-from nnd_tasks.show.report import Report, make_table, write_cell
+from nnd_tasks.show.report import Report, make_table
+from nnd_tasks.show.values import write_cell
 from nnd_tasks.significance import LARGEST_MDE, LEVEL, POWER, RESAMPLES, needed
 from nnd_tasks.statistics import FEW, FEW_PROMPTS
 from nnd_tasks.store import find_table

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import json_lines, reading
@@ -21,9 +22,9 @@ from nnd_tasks.measures import MARGIN, MEASURES, measure_tests, weigh_measures
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
+from nnd_tasks.schema import break_down
 from nnd_tasks.statistics import pooled_means
-from nnd_tasks.task.metrics import NORMALIZATIONS, PROMPT_RATES, UNDEFINED, break_down
-from nnd_tasks.task.signature import answers_digest
+from nnd_tasks.task.metrics import NORMALIZATIONS, PROMPT_RATES, UNDEFINED, answers_digest
 
 #: Ends errors about missing files: how lm-eval comes to write them.
 HOW_TO_WRITE = "run the task with --log_samples --output_path FOLDER"
@@ -63,7 +64,8 @@ def read_samples(run: Run) -> Run:
             if isinstance(value, list) and len(value) == 2 and all(map(_is_finite, value)):
                 own[name].append(value)
     tests = _add_scores(pd.DataFrame(rows, columns=list(COLUMNS)), documents)
-    if run.reader != WRITER:  # its scores are no likelihoods of the texts
+    weighed = weigh_measures(tests) if run.reader == WRITER else None
+    if weighed is None:  # the scores are no likelihoods of the texts
         tests[[name for name in MEASURES if name != MARGIN]] = np.nan
     prompts = pd.Series([document["cluster_id"] for document in documents], dtype=object)
     for noun, names in {"test": tests["test_id"], "prompt": prompts}.items():
@@ -82,7 +84,7 @@ def read_samples(run: Run) -> Run:
         if not name.endswith("_stderr") and "excess" not in name
     }
     not_of_one_run = "they are not of one run, or one is damaged; run the task again"
-    for name, value in {**pooled, **counts, **recompute_metrics(run, tests)}.items():
+    for name, value in {**pooled, **counts, **recompute_metrics(run, tests, weighed)}.items():
         expected = UNDEFINED if math.isnan(value) else value
         reported = run.reported.get(f"{name},none", expected)
         close = _is_finite(reported) and abs(value - reported) <= _CLOSE * max(abs(value), 1)
@@ -187,7 +189,7 @@ def outcomes_of(tests: pd.DataFrame) -> dict[str, Any]:
     return {**outcomes, "pass_rate_pmi": passes(gains[0], gains[1]), "survival": survival}
 
 
-def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, float]:
+def recompute_metrics(run: Run, tests: pd.DataFrame, weighed: NDArray[np.float64] | None) -> dict[str, float]:
     """Compute what lm-eval reports of a task again, and the same of every category and severity; nan where it is undefined.
 
     Known limits: the rates that only some readers have, and those of error spans, are not among them.
@@ -195,6 +197,7 @@ def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, float]:
     Args:
         run: says who read the texts.
         tests: as `read_samples` returns them.
+        weighed: of a writer, see `nnd_tasks.measures.weigh_measures`.
 
     Raises:
         NNDError: a category has a name that no set may have.
@@ -208,8 +211,8 @@ def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, float]:
     outcomes["pass_rate"] = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
     totals = {name: np.nan_to_num(passed) for name, passed in outcomes.items()}
     weights = {name: (~np.isnan(passed)).astype(float) for name, passed in outcomes.items()}
-    if run.reader == WRITER:
-        for name, total, weight in zip(MEASURES, *np.split(weigh_measures(tests).T, 2), strict=True):
+    if weighed is not None:
+        for name, total, weight in zip(MEASURES, *np.split(weighed.T, 2), strict=True):
             totals[name], weights[name] = total, weight
     subsets: dict[str, Any] = {"": slice(None)}
     labels = dict.fromkeys(zip(tests["category"].tolist(), tests["severity"].tolist(), strict=True))

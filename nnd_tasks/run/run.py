@@ -235,7 +235,7 @@ def _score(run: CheckedRun) -> Any:
         RayWorkers.stop_all()
     keeping = [task for task in run.tasks if task.settings.tokens]
     if results is not None and keeping:
-        results["tokens"] = {task.config.task: token_table(task.instances, task.answers) for task in keeping}
+        results["tokens"] = {task.config.task: token_table(task.instances, task.pooled.answers) for task in keeping}
     _name_samples(results or {}, [task.config.task for task in run.tasks])
     return _without_secrets(results)
 

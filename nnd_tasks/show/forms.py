@@ -15,7 +15,8 @@ import pandas as pd
 
 from nnd_tasks.errors import visible
 from nnd_tasks.markdown import escape_cell, escape_markdown, on_one_line
-from nnd_tasks.show.report import Report, Table, is_missing
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.values import is_missing
 
 if TYPE_CHECKING:
     import jinja2

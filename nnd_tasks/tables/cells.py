@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.show.report import is_missing
+from nnd_tasks.show.values import is_missing
 from nnd_tasks.text import some_of
 
 if TYPE_CHECKING:

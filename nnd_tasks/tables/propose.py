@@ -14,7 +14,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
-from nnd_tasks.show.report import is_missing
+from nnd_tasks.show.values import is_missing
 from nnd_tasks.tables.cells import (
     FILE,
     KEY,

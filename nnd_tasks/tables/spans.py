@@ -17,7 +17,7 @@ import regex  # type: ignore[import-untyped]
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import to_nfc
-from nnd_tasks.show.report import is_missing
+from nnd_tasks.show.values import is_missing
 from nnd_tasks.tables.cells import list_items, place_of, render, take_column, traces_of, unpack
 from nnd_tasks.tables.columns import Spans
 

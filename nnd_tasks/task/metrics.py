@@ -5,6 +5,7 @@ A document is one prompt with its distinct candidates and the tests between them
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
-from nnd_tasks.schema import metric_slugs
+from nnd_tasks.schema import Breakdown
 from nnd_tasks.statistics import FEW, ClusteredMean, clustered_mean, summarize_rate
+from nnd_tasks.task.signature import digest
 
 #: What lm-eval writes for a number that is undefined.
 UNDEFINED = "N/A"
@@ -38,25 +40,6 @@ NORMALIZATIONS = {
 }
 #: Rate of the prompts that pass all of their tests -> the rate that says which tests pass.
 PROMPT_RATES = {name.replace("pass_rate", "pass_rate_prompts"): name for name in NORMALIZATIONS}
-#: The rates that a task reports for parts of its tests: name -> (column, value); the rate is over the tests that have the value.
-Breakdown = Mapping[str, tuple[str, str]]
-
-
-def break_down(tests: Iterable[Mapping[str, Any]]) -> Breakdown:
-    """Return one rate per category and per severity that occur in ``tests``.
-
-    Raises:
-        NNDError: a category is empty, or a category or severity white space.
-    """
-    tests = list(tests)
-    categories = metric_slugs(test["category"] for test in tests)
-    severities = metric_slugs((test["severity"] for test in tests if test["severity"]), of_severity=True)
-    return {
-        **{f"pass_rate_{slug}": ("category", name) for name, slug in categories.items()},
-        **{f"pass_rate_severity_{slug}": ("severity", name) for name, slug in severities.items()},
-    }
-
-
 #: The rates of context reliance. ``pass_rate_pmi`` compares how much the context adds to each candidate: log p(candidate |
 #: context) - log p(candidate), per token. ``survival`` is the share of the passed tests that pass without the context too.
 RELIANCE = ("pass_rate_pmi", "survival")
@@ -241,6 +224,16 @@ def sizes_by(column: str, items: Sequence[Sequence[Mapping[str, Any]]]) -> dict[
     return {value: {"tests": tests[value], "clusters": clusters[value]} for value in sorted(tests)}
 
 
+def answers_digest(scores: Iterable[Mapping[str, Any] | None]) -> str:
+    """Return a digest of the sums and numbers of tokens of all candidates of a run, in any order.
+
+    Args:
+        scores: ``sum`` and ``tokens`` of each candidate; None for one that was not scored.
+    """
+    pairs = json.dumps([[score["sum"], score["tokens"]] for score in scores if score])  # in one call, as they are many
+    return digest(sorted(f"[{pair}]" for pair in pairs[2:-2].split("], [") if pair))
+
+
 @dataclass
 class PooledRecords:
     """What the records of all documents tell: with several processes, they come together only where they are pooled.
@@ -248,10 +241,12 @@ class PooledRecords:
     Attributes:
         sizes: ``categories`` and ``severities``, see `sizes_by`; empty before.
         candidates: the records of the scored candidates; None before.
+        answers: their digest, which tells the files of the run from others; empty before.
     """
 
     sizes: dict[str, Any] = field(default_factory=dict)
     candidates: list[Mapping[str, Any]] | None = None
+    answers: str = ""
 
     def count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
         """Count the scored tests, and keep the numbers of each category and severity."""
@@ -261,4 +256,5 @@ class PooledRecords:
     def count_candidates(self, items: Sequence[Sequence[Mapping[str, Any] | None]]) -> int:
         """Count the scored candidates, and keep their records."""
         self.candidates = [record for of_document in items for record in of_document if record]
+        self.answers = answers_digest(self.candidates)
         return len(self.candidates)

@@ -18,8 +18,9 @@ import numpy as np
 from nnd_tasks.errors import NNDError
 from nnd_tasks.packages import need_package
 from nnd_tasks.rule import Likelihood, normalize
+from nnd_tasks.schema import Breakdown
 from nnd_tasks.task.documents import Documents
-from nnd_tasks.task.metrics import Breakdown, Counts, score_document
+from nnd_tasks.task.metrics import Counts, score_document
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
 from nnd_tasks.task.scored_tokens import ScoredTokens
 from nnd_tasks.task.settings import Settings

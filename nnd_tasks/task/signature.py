@@ -66,16 +66,6 @@ def _source(value: Any) -> Any:
         return repr(value)
 
 
-def answers_digest(scores: Iterable[Mapping[str, Any] | None]) -> str:
-    """Return a digest of the sums and numbers of tokens of all candidates of a run, in any order.
-
-    Args:
-        scores: ``sum`` and ``tokens`` of each candidate; None for one that was not scored.
-    """
-    pairs = json.dumps([[score["sum"], score["tokens"]] for score in scores if score])  # in one call, as they are many
-    return digest(sorted(f"[{pair}]" for pair in pairs[2:-2].split("], [") if pair))
-
-
 @dataclass(frozen=True)
 class Signature:
     """What is known of a signature before the model runs.

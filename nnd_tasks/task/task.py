@@ -19,6 +19,7 @@ from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__, measures
 from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import Breakdown, break_down
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
 from nnd_tasks.task.reader import Writer, load_class, read_reader
@@ -39,7 +40,7 @@ from nnd_tasks.task.request import (
 from nnd_tasks.task.sandbox import fill_template
 from nnd_tasks.task.scored_tokens import unigram_surprise
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, is_chat_api, plain_metadata
-from nnd_tasks.task.signature import Signature, answers_digest, find_model_type
+from nnd_tasks.task.signature import Signature, find_model_type
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class LoadedSet:
     """
 
     origin: dict[str, Any]
-    breakdown: metrics.Breakdown
+    breakdown: Breakdown
     spans: Any
 
 
@@ -149,7 +150,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             NNDError: the set cannot be built, or is not the one that the YAML declares.
         """
         documents, origin = load_documents(self.config, self.settings, dataset_kwargs or {})
-        breakdown = metrics.break_down(test for document in documents for test in document["tests"])
+        breakdown = break_down(test for document in documents for test in document["tests"])
         spans = None
         if self.settings.tokens and "error_spans" in documents.features:
             needed_by = f"task {self.config.task}: metadata tokens, for a set with error spans"
@@ -572,7 +573,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             **self.loaded.origin,
             **self.reader.facts,
             **self.pooled.sizes,
-            **({} if records is None else {"answers": self.answers}),
+            **({} if records is None else {"answers": self.pooled.answers}),
             **({} if self.sample_size is None else {"sample": self.sample_size}),
         }
         if self.built:
@@ -592,8 +593,3 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         others = ("survival", "order_flips", "unread", "first")
         rates = {name: True for name in self._rates() if not name.startswith(others)}
         return rates | {name: name.startswith(("margin", "top1")) for name in self._measures()}
-
-    @property
-    def answers(self) -> str:
-        """The digest of the answers, which tells the files of the run from others; known from `aggregation` on."""
-        return answers_digest(self.pooled.candidates or ())

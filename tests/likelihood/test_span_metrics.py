@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.likelihood.span_metrics import SpanMetrics, auc, first_tokens, marked_tokens
+from nnd_tasks.schema import break_down
 from nnd_tasks.task.documents import cluster_documents
-from nnd_tasks.task.metrics import break_down
 from nnd_tasks.task.reader import Answer
 from nnd_tasks.task.scored_tokens import ScoredTokens, unigram_surprise
 

@@ -19,6 +19,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text
 from nnd_tasks.likelihood.rules_report import report_rules
+from nnd_tasks.measures import weigh_measures
 from nnd_tasks.page.browsing import look_up_test
 from nnd_tasks.page.page import render_report
 from nnd_tasks.prompted.readers import add_reader_tables, compare_readers
@@ -189,7 +190,8 @@ def write_stored(folder):
     for path in folder.rglob("results_*.json"):
         content = json.loads(path.read_text())
         [run] = read_results(path)
-        values = recompute_metrics(run, run.tests).items()
+        weighed = weigh_measures(run.tests) if run.reader == "writer" else None
+        values = recompute_metrics(run, run.tests, weighed).items()
         metrics = {f"{name},none": "N/A" if math.isnan(value) else value for name, value in values}
         content["results"] = {run.task: {"alias": run.task, **metrics}}
         path.write_text(json.dumps(content))

@@ -15,8 +15,9 @@ from markdown_it import MarkdownIt
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show import forms
-from nnd_tasks.show.report import Report, Table, file_stem, write_cell
+from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.show.terminal import show_reports, write_reports
+from nnd_tasks.show.values import write_cell
 
 if TYPE_CHECKING:
     pass

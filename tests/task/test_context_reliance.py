@@ -4,6 +4,7 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood
+from nnd_tasks.schema import break_down
 from nnd_tasks.task import metrics
 from tests.random_models import evaluate
 from tests.task.tasks import run_task, write_yaml
@@ -51,6 +52,6 @@ def test_an_unscored_candidate_counts_in_neither_rate():
         for i, low in enumerate((1, 2))
     ]
     scores = [Likelihood(-1.0, 1, 1), Likelihood(-2.0, 1, 1), None]
-    found = metrics.score_document(tests, scores, metrics.break_down(tests), ties="authors", without_context=scores)
+    found = metrics.score_document(tests, scores, break_down(tests), ties="authors", without_context=scores)
     assert found["pass_rate_pmi"] == (0, 1), "equal gains are a tie, which fails"
     assert found["survival"] == found["survival_c"] == (1, 1)

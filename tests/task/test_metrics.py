@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from lm_eval.utils import make_table
 
 from nnd_tasks.rule import Likelihood
+from nnd_tasks.schema import break_down
 from nnd_tasks.task.metrics import (
     aggregate_rate,
     aggregate_stderr,
-    break_down,
     score_document,
     sizes_by,
 )
