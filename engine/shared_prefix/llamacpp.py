@@ -16,6 +16,7 @@ window of the training is refused.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import logging
 import re
 import struct
@@ -66,7 +67,8 @@ _DEFAULTS = {
         "flash_attn_type": -1,
     }
     | {"type_k": 1, "type_v": 1, "embeddings": False, "offload_kqv": True, "swa_full": True, "kv_unified": False},
-    "llama_model_default_params": {"main_gpu": 0, "vocab_only": False, "check_tensors": False, "use_extra_bufts": True},
+    "llama_model_default_params": {"main_gpu": 0, "load_mode": -1, "vocab_only": False, "check_tensors": False}
+    | {"use_extra_bufts": True},
 }
 
 
@@ -95,6 +97,7 @@ def load_library() -> Any:
                     f"llama-cpp-python {llama_cpp.__version__}: {function}() has {field}={actual}, not {value}: the library has "
                     "other structures than its Python package; install both together, and unset LLAMA_CPP_LIB_PATH"
                 )
+    faulthandler.enable()  # else a library with instructions that the processor lacks ends the process without a word
     llama_cpp.llama_log_set(_log(llama_cpp), None)
     llama_cpp.llama_backend_init()
     return llama_cpp
@@ -161,7 +164,8 @@ class GGUFFile:
     def __init__(self, path: Path, *, vocab_only: bool = False, **settings: Any) -> None:
         self.library = library = load_library()
         parameters = library.llama_model_default_params()
-        for name, value in {"vocab_only": vocab_only, **settings}.items():
+        # Weights are laid out anew; a mapped file would stay in memory beside them.
+        for name, value in {"load_mode": library.LLAMA_LOAD_MODE_NONE, "vocab_only": vocab_only, **settings}.items():
             setattr(parameters, name, value)
         self.model = library.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.model:
