@@ -367,6 +367,7 @@ def rate_panels(panels: Sequence[Panel], *, brief: bool = False) -> pd.DataFrame
         of_panel = rate_tests(panel.tests, without, panel=panel.name, judged_by=LEFT_OUT)
         if not brief:
             judged = {ALL: panel.judgements, **dict(iter(panel.judgements.groupby("attribute")))}
+            judged.pop("", None)
             agreement = pd.DataFrame({category: measure_agreement(rows) for category, rows in judged.items()}).T
             alpha = agreement.reindex(columns=["alpha", "low", "high"])
             of_panel = of_panel.merge(alpha, "left", left_on="category", right_index=True, suffixes=("", "_of_alpha"))
