@@ -5,6 +5,7 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -25,14 +26,14 @@ import pyarrow.parquet as pq
 from lm_eval.api.model import LM
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing
+from nnd_tasks.files import changing, read_text
 from nnd_tasks.measures import MEASURES
 from nnd_tasks.redact import bare_urls
 from nnd_tasks.servers.client import checked_servers
 from nnd_tasks.task.metrics import NORMALIZATIONS, PROMPT_RATES
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
-from nnd_tasks.task.task_files import read_index, write_task_folder
+from nnd_tasks.task.task_files import INDEX, write_task_folder
 from nnd_tasks.text import did_you_mean, some_of
 
 __all__ = ["LM"]
@@ -101,7 +102,8 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
         message = record.getMessage()
         return not twice.search(message) and any(f"'{name}'" in message for name in names)
 
-    known, load_yaml = read_index(folder), _index.load_yaml
+    index = json.loads(read_text(folder / INDEX))
+    known, load_yaml = {folder / name: keys for name, keys in index.items()}, _index.load_yaml
 
     def load_known(path: Path, **options: Any) -> Any:
         return known.get(path) or load_yaml(path, **options)
@@ -254,21 +256,16 @@ def write_table(results: Mapping[str, Any], *, all_metrics: bool = False) -> str
     """
     from lm_eval import utils
 
-    shown = {
-        task: {
-            key: value
-            for key, value in metrics.items()
-            if all_metrics
-            or "nnd" not in results["configs"].get(task, {}).get("metadata", {})
-            or not _is_further(key.partition(",")[0], value)
-        }
-        for task, metrics in results["results"].items()
-    }
+    shown: dict[str, dict[str, Any]] = {}
+    for task, metrics in results["results"].items():
+        brief = not all_metrics and "nnd" in results["configs"].get(task, {}).get("metadata", {})
+        shown[task] = {}
+        for key, value in metrics.items():
+            name = key.partition(",")[0]
+            further = name in _FURTHER or f"{name}_".startswith(_FURTHER_KINDS) or (name in _WARNINGS and not value)
+            if not (brief and further):
+                shown[task][key] = value
     return str(utils.make_table({**results, "results": shown}))
-
-
-def _is_further(metric: str, value: Any) -> bool:
-    return metric in _FURTHER or f"{metric}_".startswith(_FURTHER_KINDS) or (metric in _WARNINGS and not value)
 
 
 def save_results(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -56,7 +56,13 @@ def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> 
     config, fingerprint = str(origin["config"]), origin["fingerprint"]
     logger.info("%s: %d tests from %s (config %s, fingerprint %s)", task.task, len(tests), where, config, fingerprint)
     check_languages(task.doc_to_text, config, task.task, where)
-    _check_categories(settings.categories, set(tests["category"].unique().to_pylist()), task.task, where)
+    declared, present = settings.categories, {*tests["category"].unique().to_pylist()}
+    if declared is not None and present != {*declared}:
+        undeclared, absent = sorted(present - {*declared}), sorted({*declared} - present)
+        raise NNDError(
+            f"{where} has the undeclared categories {undeclared} and lacks the declared {absent}; task {task.task} is made for "
+            "other data. Set `metadata: {version: 1-A}` in a YAML of your own to accept the categories of the data"
+        )
     return cluster_documents(take_split(tests, settings.split, where), where), origin
 
 
@@ -112,25 +118,6 @@ def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
     if "high" not in tests.column_names and "high_sha256" in tests.column_names:
         raise NNDError(f"{missing} (the hub has its ids, and no texts)")
     return check_table(tests.data.table, f"{path} on the hub"), tests.config_name
-
-
-def _check_categories(declared: Sequence[str] | None, present: set[str], task: str | None, where: str) -> None:
-    """Raise NNDError if the data has other categories than the YAML declares.
-
-    Args:
-        declared: the setting ``categories``; None allows any.
-        present: the categories of the data.
-        task: name of the task.
-        where: where the data comes from.
-    """
-    if declared is None:
-        return
-    undeclared, absent = sorted(present - set(declared)), sorted(set(declared) - present)
-    if undeclared or absent:
-        raise NNDError(
-            f"{where} has the undeclared categories {undeclared} and lacks the declared {absent}; task {task} is made for other "
-            "data. Set `metadata: {version: 1-A}` in a YAML of your own to accept the categories of the data"
-        )
 
 
 def take_split(tests: pa.Table, split: str | None, where: str) -> pa.Table:

@@ -181,10 +181,14 @@ def check_selection(options: Mapping[str, Any]) -> None:
         )
     options_given = [name for name in ("sample", "samples", "limit") if options.get(name) is not None]
     for name in options_given:
+        value = options[name]
         if name == "samples":
-            read_samples(options[name])
-        else:
-            check_limit(options[name], name)
+            read_samples(value)
+            continue
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not ((value >= 1 and value % 1 == 0) or (name == "limit" and 0 < value < 1)):
+            share = ", or a share below 1" * (name == "limit")
+            raise NNDError(f"--{name} {value!r:.80}: expected a whole number of prompts, 1 or more{share}")
     if len(options_given) > 1:
         raise NNDError(f"--{options_given[0]} and --{options_given[1]} both say which prompts are taken; leave one out")
 
@@ -263,22 +267,6 @@ def check_places(places: Sequence[Any], total: int, task: str) -> list[int]:
             f"--samples: {task}: there is no prompt {', '.join(wrong)[:80]}; expected places from 0 to {total - 1}"
         )
     return list(dict.fromkeys(places))
-
-
-def check_limit(limit: Any, option: str) -> None:
-    """Check the value of ``--limit`` or ``--sample``.
-
-    Args:
-        limit: a number of prompts; for ``--limit`` also a share of them, below 1.
-        option: its name.
-
-    Raises:
-        NNDError: it is not such a number.
-    """
-    is_number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
-    if not is_number or not ((limit >= 1 and limit % 1 == 0) or (option == "limit" and 0 < limit < 1)):
-        share = ", or a share below 1" * (option == "limit")
-        raise NNDError(f"--{option} {limit!r:.80}: expected a whole number of prompts, 1 or more{share}")
 
 
 def sample_of(documents: Any, count: int) -> list[int]:

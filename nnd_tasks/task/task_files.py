@@ -88,7 +88,7 @@ def _merge(path: Path, foreign: set[str], read: list[Path]) -> dict[str, Any]:
 
 #: The folder in `nnd_home` that lm-eval searches.
 FOLDER = "lm_eval_tasks"
-#: Lies there too: file -> what lm-eval looks for in all of them to find a task, as JSON.
+#: Lies there too: path within the folder -> what lm-eval looks for in all files to find a task, as JSON.
 INDEX = "index.json"
 #: Lies in each folder that `fill_folder` made: a digest of what it was made of, and the home of the user's tasks.
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
@@ -266,12 +266,6 @@ def _list_files() -> dict[str, tuple[str, dict[str, Any]]]:
         if variant not in file_of_task:
             files[file] = text, settings
     return files
-
-
-def read_index(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Read `INDEX` of a folder that `write_task_folder` returned: the path of each YAML -> its keys."""
-    text = read_text(folder / INDEX)
-    return {folder / name: keys for name, keys in json.loads(text).items()}
 
 
 # ---------------------------------------------------------------- what stock lm-eval knows
