@@ -44,6 +44,13 @@ def test_all_agree_and_nobody_shares_a_unit():
     assert measure_agreement(judge([[1, NO], [NO, 2]], str)) == {}
 
 
+def test_the_label_that_a_rater_gave_most_often_counts_and_of_several_the_first_in_the_alphabet():
+    once = judge([[1, 1, 2], [1, 2, 2]], str)
+    other = once.iloc[:1].assign(label="2.0")
+    assert measure_agreement(pd.concat([once, other])) == measure_agreement(once)
+    assert measure_agreement(pd.concat([once, other, other]))["same"] == 1 / 3
+
+
 def test_it_is_on_the_card_and_in_nnd_show(tmp_path, nnd_home):
     rows = [
         {"q": "q", "a": text, "l": label, "rater": rater}
