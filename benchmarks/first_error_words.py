@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks import cli
+from nnd_tasks.likelihood.scored_tokens import unigram_surprise
 from nnd_tasks.likelihood.span_metrics import marked_tokens
 from nnd_tasks.likelihood.token_scores import read_tokens
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.statistics import clustered_mean
-from nnd_tasks.task.scored_tokens import unigram_surprise
 
 NEAREST = 3
 

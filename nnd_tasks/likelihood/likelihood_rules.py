@@ -1,7 +1,7 @@
 """Rules: readings of a likelihood, each a number of a text that should be higher for the better one; `RULES` names them.
 
-A rule is arithmetic on what one pass over a text keeps of each token (`nnd_tasks.task.scored_tokens`). `adjust` takes length and
-word frequency out of all margins of a run.
+A rule is arithmetic on what one pass over a text keeps of each token (`nnd_tasks.likelihood.scored_tokens`). `adjust` takes length
+and word frequency out of all margins of a run.
 
 Known limits: a rule says nothing (nan) of a text without a token that it asks for. `adjust` also takes out knowledge that grows
 with the difference in length, as of words left out or added.
@@ -32,7 +32,7 @@ class Text:
         total: their sum, as the samples hold it.
         size: UTF-8 bytes of the text.
         bare: mean log-probability per token without the context, in nats.
-        expected: `nnd_tasks.task.scored_tokens.STATS` -> of each token, shape (tokens,).
+        expected: `nnd_tasks.likelihood.scored_tokens.STATS` -> of each token, shape (tokens,).
         differs: number of the first token of the first word that the other text of the test has not.
         goes_on: number of the first token after that word.
         stretches: log-probabilities that the model, then the amateur, gives to stretches of the text, shape (2, stretches).

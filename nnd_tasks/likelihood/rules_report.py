@@ -21,6 +21,7 @@ import pandas as pd
 from nnd_tasks.categories import ALL, is_of_category
 from nnd_tasks.errors import NNDError
 from nnd_tasks.likelihood.likelihood_rules import RULES, Text, adjust
+from nnd_tasks.likelihood.scored_tokens import STATS, unigram_surprise
 from nnd_tasks.likelihood.span_metrics import split_words
 from nnd_tasks.likelihood.token_scores import CandidateTokens, TokenScores, read_tokens
 from nnd_tasks.results.paired import find_conflict
@@ -30,7 +31,6 @@ from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.significance import judge_differences, paired_difference, permutation_p
 from nnd_tasks.splits import find_source
 from nnd_tasks.statistics import FEW, FEW_PROMPTS
-from nnd_tasks.task.scored_tokens import STATS, unigram_surprise
 from nnd_tasks.text import counted, did_you_mean
 
 BASE, ADJUSTED = "mean", "adjusted"

@@ -22,6 +22,7 @@ import scipy  # imports scipy.stats when it is first used
 from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.likelihood.scored_tokens import unigram_surprise
 from nnd_tasks.schema import Breakdown, break_down
 from nnd_tasks.task.metrics import Counts, aggregate_rate, aggregate_stderr
 from nnd_tasks.task.signature import digest
@@ -108,6 +109,8 @@ class SpanMetrics:
         context_reliance: whether there are answers to prompts without their context.
         digest: of the error spans of the set.
     """
+
+    unigram = staticmethod(unigram_surprise)
 
     def __init__(self, breakdown: Breakdown, *, context_reliance: bool, digest: str = "") -> None:
         self.digest = digest

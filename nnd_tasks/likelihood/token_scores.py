@@ -1,6 +1,6 @@
 """The token scores beside samples, ``tokens_TASK_DATE.parquet``: read, and checked for damage.
 
-`nnd_tasks.task.scored_tokens` has their columns.
+`nnd_tasks.likelihood.scored_tokens` has their columns.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.likelihood.scored_tokens import ANSWERS, SCHEMA, STATS, STATS_SCHEMA
 from nnd_tasks.results.runs import Run
-from nnd_tasks.task.scored_tokens import ANSWERS, SCHEMA, STATS, STATS_SCHEMA
 
 #: How far the log-probabilities of a candidate may add up from its sum, in nats per token: they are kept as 32-bit floats.
 CLOSE = 1e-5

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.categories import ALL
 from nnd_tasks.errors import NNDError
+from nnd_tasks.likelihood.scored_tokens import unigram_surprise
 from nnd_tasks.likelihood.span_metrics import marked_tokens
 from nnd_tasks.likelihood.token_scores import read_tokens
 from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, frame_tests, pack
@@ -28,7 +29,6 @@ from nnd_tasks.results.runs import METRIC, Run
 from nnd_tasks.show.forms import fill_page
 from nnd_tasks.show.report import Report, Table, file_stem, make_table
 from nnd_tasks.statistics import clustered_mean
-from nnd_tasks.task.scored_tokens import unigram_surprise
 
 
 @dataclass(frozen=True)

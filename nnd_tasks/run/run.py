@@ -225,7 +225,6 @@ def _score(run: CheckedRun) -> Any:
     A cache of answers is keyed by the model. Models of types ``hf`` and ``vllm`` read common beginnings of requests once, if
     that is known to give the same numbers.
     """
-    from nnd_tasks.task.scored_tokens import token_table
     from shared_prefix.ray_workers import RAY, RayWorkers
 
     arguments = {**run.cluster, "engine": run.model, **run.arguments} if run.cluster else run.arguments or None
@@ -235,6 +234,9 @@ def _score(run: CheckedRun) -> Any:
         RayWorkers.stop_all()
     keeping = [task for task in run.tasks if task.settings.tokens]
     if results is not None and keeping:
+        from nnd_tasks.task.reader import load_optional
+
+        token_table = load_optional("nnd_tasks.likelihood.scored_tokens:token_table", "metadata tokens")
         results["tokens"] = {task.config.task: token_table(task.instances, task.pooled.answers) for task in keeping}
     _name_samples(results or {}, [task.config.task for task in run.tasks])
     return _without_secrets(results)

@@ -10,6 +10,7 @@ import logging
 import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,10 @@ from nnd_tasks.schema import Breakdown
 from nnd_tasks.task.documents import Documents
 from nnd_tasks.task.metrics import Counts, score_document
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
-from nnd_tasks.task.scored_tokens import ScoredTokens
 from nnd_tasks.task.settings import Settings
 
 if TYPE_CHECKING:
+    from nnd_tasks.likelihood.scored_tokens import ScoredTokens
     from shared_prefix.lengths import BaseCounter
     from shared_prefix.token_requests import TokenStats
 
@@ -54,12 +55,12 @@ def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
     written = f"task {config.get('task')}: reader={name!r}"
     if name not in READERS:
         raise NNDError(f"{written}: expected {', '.join(map(repr, ('writer', *READERS)))}")
-    reader: Writer = load_class(READERS[name], written)(config, settings)
+    reader: Writer = load_optional(READERS[name], written)(config, settings)
     return reader
 
 
-def load_class(name: str, needed_by: str) -> Any:
-    """Load a class from an optional package.
+def load_optional(name: str, needed_by: str) -> Any:
+    """Load a class or a function from an optional package.
 
     Args:
         name: ``module:Class``.
@@ -91,8 +92,8 @@ class Answer(tuple[float, bool, int]):
     stats: TokenStats | None
 
     @classmethod
-    def to(cls, request: Request, response: Sequence[Any], counter: BaseCounter | None = None) -> Answer:
-        """Return the model's ``response`` (sum, is_greedy) to a request, with its tokens if there is a ``counter``.
+    def to(cls, request: Request, response: Sequence[Any], tokens_of: Callable[..., Any] = lambda *_: None) -> Answer:
+        """Return the model's ``response`` (sum, is_greedy) to a request, with what ``tokens_of`` both gives as its tokens.
 
         With lm-eval 0.5, it is the only response in a list.
 
@@ -103,7 +104,7 @@ class Answer(tuple[float, bool, int]):
             (response,) = response
         answer = cls((*response[:2], request.tokens))
         answer.candidate, answer.context_part, answer.flaws = request.candidate, request.context_part, request.flaws
-        answer.tokens = None if counter is None else ScoredTokens.of(request, response, counter)
+        answer.tokens = tokens_of(request, response)
         answer.stats = getattr(response, "stats", None)
         return answer
 
@@ -142,6 +143,9 @@ class Writer:
     def __init__(self, config: Mapping[str, Any], settings: Settings) -> None:
         self.config, self.settings = config, settings
         self.task = config.get("task")
+        if settings.tokens:
+            name = "nnd_tasks.likelihood.scored_tokens:ScoredTokens"
+            self._scored_tokens = load_optional(name, f"task {self.task}: metadata tokens")
 
     # ------------------------------------------------------------ before the model is loaded
 
@@ -219,9 +223,10 @@ class Writer:
             NNDError: the model gives no likelihoods.
         """
         sums: list[float] = []
+        kept = {"tokens_of": partial(self._scored_tokens.of, counter=counter)} if self.settings.tokens else {}
         for request in requests:
             for name, response in request.filtered_resps.items():
-                answer = Answer.to(request, response, counter if self.settings.tokens else None)
+                answer = Answer.to(request, response, **kept)
                 request.filtered_resps[name] = answer
                 sums.append(float(answer[0]))
         return check_sums(sums, self.task)

@@ -22,7 +22,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import Breakdown, break_down
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
-from nnd_tasks.task.reader import Writer, load_class, read_reader
+from nnd_tasks.task.reader import Writer, load_optional, read_reader
 from nnd_tasks.task.request import (
     LEFT_OUT,
     PLACEHOLDER,
@@ -38,7 +38,6 @@ from nnd_tasks.task.request import (
     warn_of_requests,
 )
 from nnd_tasks.task.sandbox import fill_template
-from nnd_tasks.task.scored_tokens import unigram_surprise
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, is_chat_api, plain_metadata
 from nnd_tasks.task.signature import Signature, find_model_type
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
@@ -153,8 +152,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         breakdown = break_down(test for document in documents for test in document["tests"])
         spans = None
         if self.settings.tokens and "error_spans" in documents.features:
-            needed_by = f"task {self.config.task}: metadata tokens, for a set with error spans"
-            span_metrics = load_class("nnd_tasks.likelihood.span_metrics:SpanMetrics", needed_by)
+            needed_by = f"task {self.config.task}: metadata tokens"
+            span_metrics = load_optional("nnd_tasks.likelihood.span_metrics:SpanMetrics", needed_by)
             reliance = self.settings.context_reliance
             errors = [document["error_spans"] for document in documents]
             spans = span_metrics.of(errors, breakdown, context_reliance=reliance)
@@ -520,9 +519,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     @cached_property
     def _unigram(self) -> Any:
-        """See `nnd_tasks.task.scored_tokens.unigram_surprise`; all candidates of the set count, whatever is selected."""
+        """See `nnd_tasks.likelihood.scored_tokens.unigram_surprise`; all candidates of the set count, whatever is selected."""
         texts = (f"{self.config.target_delimiter}{text}" for doc in self.eval_docs for text in doc["candidates"])
-        return unigram_surprise(self.counter.tok_encode(text, add_special_tokens=False) for text in texts)
+        return self.loaded.spans.unigram(self.counter.tok_encode(text, add_special_tokens=False) for text in texts)
 
     # ================================================================ 8. pooling over documents
 

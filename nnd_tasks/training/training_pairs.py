@@ -30,8 +30,8 @@ from nnd_tasks.store import (
     read_table,
     without_preferences,
 )
+from nnd_tasks.task.request import candidate_offsets
 from nnd_tasks.task.sandbox import fill_template
-from nnd_tasks.task.scored_tokens import candidate_offsets
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.task_files import tasks_on
 

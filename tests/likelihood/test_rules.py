@@ -13,9 +13,9 @@ from engine_tests.families import VOCABULARY
 from nnd_tasks.likelihood import likelihood_rules as rules
 from nnd_tasks.likelihood.likelihood_rules import KNOTS, RULES, Text, adjust
 from nnd_tasks.likelihood.rules_report import apply_rules, divide, report_rules
+from nnd_tasks.likelihood.scored_tokens import STATS
 from nnd_tasks.likelihood.token_scores import CandidateTokens
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.task.scored_tokens import STATS
 from tests.commands import refused
 from tests.results import fake_runs, token_runs
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnd_tasks.likelihood.scored_tokens import ScoredTokens, unigram_surprise
 from nnd_tasks.likelihood.span_metrics import SpanMetrics, auc, first_tokens, marked_tokens
 from nnd_tasks.schema import break_down
 from nnd_tasks.task.documents import cluster_documents
 from nnd_tasks.task.reader import Answer
-from nnd_tasks.task.scored_tokens import ScoredTokens, unigram_surprise
 
 Marks = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30)
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from transformers import AutoTokenizer
 
-from nnd_tasks.task.scored_tokens import tokens_and_characters
+from nnd_tasks.likelihood.scored_tokens import tokens_and_characters
 from shared_prefix.lengths import TokenCounter
 from shared_prefix.prefix_scoring import PrefixScoring
 from shared_prefix.prefix_tree import PackLimits, make_packs

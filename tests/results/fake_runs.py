@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nnd_tasks.likelihood.scored_tokens import ANSWERS, SCHEMA
 from nnd_tasks.task.metrics import answers_digest
-from nnd_tasks.task.scored_tokens import ANSWERS, SCHEMA
 from nnd_tasks.task.signature import line
 
 DATE = "2026-01-01T00-00-00"

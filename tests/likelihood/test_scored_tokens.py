@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from nnd_tasks.task.scored_tokens import ScoredTokens, tokens_and_characters
+from nnd_tasks.likelihood.scored_tokens import ScoredTokens, tokens_and_characters
 from nnd_tasks.task.settings import Settings
 from shared_prefix.lengths import TokenCounter
 
