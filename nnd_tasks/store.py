@@ -205,7 +205,7 @@ def judgements_name(config: str) -> str:
 
 
 def read_judgements(folder: Path, config: str) -> pa.Table | None:
-    """Read the single judgements behind a config (`nnd_tasks.sets.judgements`); None where the set has none.
+    """Read the single judgements behind a config (`nnd_tasks.ceiling.judgements`); None where the set has none.
 
     Raises:
         NNDError: their file cannot be read.

@@ -20,8 +20,8 @@ def measure_agreement(judgements: pd.DataFrame) -> dict[str, float]:
     """Measure the agreement on what several raters judged; empty where none was judged by two.
 
     Args:
-        judgements: of `nnd_tasks.sets.judgements.list_judgements`. Of several of a rater on a text or pair the mean score counts,
-            or the most frequent label; of a pair, which text is better is its label, or that it is a tie.
+        judgements: of `nnd_tasks.ceiling.judgements.list_judgements`. Of several of a rater on a text or pair the mean score
+            counts, or the most frequent label; of a pair, which text is better is its label, or that it is a tie.
 
     Returns:
         ``alpha``, 1.0 where all agree; ``low`` and ``high``, the bounds of its 95% interval, by a bootstrap of what was judged;

@@ -55,7 +55,7 @@ class Panel:
     """
 
     def __init__(self, name: str, judgements: pd.DataFrame, recipe: Recipe, rule: Rule) -> None:
-        """Take the judgements of one panel, as `nnd_tasks.sets.judgements.list_judgements` gives them."""
+        """Take the judgements of one panel, as `nnd_tasks.ceiling.judgements.list_judgements` gives them."""
         self.name, self.judgements, self.gap = name, judgements, getattr(rule, "min_gap", 1.0)
         self.by_sign, self.pairs = not isinstance(rule, ScoreRule), isinstance(rule, PairRule)
         named = judgements["rater"] != ""

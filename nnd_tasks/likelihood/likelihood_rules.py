@@ -1,7 +1,7 @@
 """Rules: readings of a likelihood, each a number of a text that should be higher for the better one; `RULES` names them.
 
-A rule is arithmetic on what one pass over a text keeps of each token (`nnd_tasks.likelihood.scored_tokens`). `adjust` takes length
-and word frequency out of all margins of a run.
+A rule is arithmetic on what one pass over a text keeps of each token (`nnd_tasks.likelihood.scored_tokens`). `adjust` takes
+length and word frequency out of all margins of a run.
 
 Known limits: a rule says nothing (nan) of a text without a token that it asks for. `adjust` also takes out knowledge that grows
 with the difference in length, as of words left out or added.

@@ -32,7 +32,6 @@ from nnd_tasks.schema import (
     summarize,
 )
 from nnd_tasks.sets.catalogue import find_recipe
-from nnd_tasks.sets.judgements import list_judgements
 from nnd_tasks.sets.pair import make_tests, take_judgements
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
 from nnd_tasks.sets.rows import config_of, read_rows
@@ -193,20 +192,14 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
     for config, rows_of_config in rows.configs.items():
         judged = take_judgements(rows_of_config, recipe, rule)
         tests, accounts, contradictory = make_tests(rows_of_config, judged, recipe, rule)
-        if config in rows.judgements:
-            rows_of_config = rows.judgements[config]
-            judged = take_judgements(rows_of_config, recipe, rule)
-        judgements = list_judgements(rows_of_config, judged, recipe, rule)
         details: dict[str, Any] = {"accounts": accounts, **origin}
-        if judgements is not None:
-            built.judgements[config] = judgements
-            if has_package("ceiling"):
-                from nnd_tasks.ceiling.agreement import measure_agreement
-                from nnd_tasks.ceiling.ceiling import list_ceilings
+        if has_package("ceiling"):
+            from nnd_tasks.ceiling.judgements import add_judgements
 
-                if own and (agreement := measure_agreement(judgements.to_pandas())):
-                    accounts["agreement"] = agreement
-                details["ceiling"] = list_ceilings(judgements, recipe, rule, config)
+            if config in rows.judgements:
+                rows_of_config = rows.judgements[config]
+                judged = take_judgements(rows_of_config, recipe, rule)
+            built.judgements |= add_judgements(details, rows_of_config, judged, set_recipe, config)
         if recipe.candidates != "rows":
             built.add(config, tests, details)
             continue

@@ -6,14 +6,44 @@ in each row.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import pyarrow as pa
 
+from nnd_tasks.ceiling.agreement import measure_agreement
+from nnd_tasks.ceiling.ceiling import list_ceilings
 from nnd_tasks.sets.pair import Judged, read_pairs
-from nnd_tasks.sets.recipe import PairRule, Recipe, Rule
+from nnd_tasks.sets.recipe import PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.tables.cells import list_items
 
+#: Columns of a judgement that are texts.
 _TEXTS = ("context_id", "cluster_id", "candidate", "attribute", "category", "panel", "rater")
+
+
+def add_judgements(
+    details: dict[str, Any], rows: pd.DataFrame, judged: Judged, set_recipe: SetRecipe, config: str
+) -> dict[str, pa.Table]:
+    """Add to what a build reports of a config how far its raters agree, and what they pass of each other's tests.
+
+    Args:
+        details: the report: ``ceiling`` is added, and ``agreement`` to the ``accounts`` of a set that is not the package's.
+        rows: as for `list_judgements`.
+        judged: likewise.
+        set_recipe: the set.
+        config: whose judgements they are.
+
+    Returns:
+        The config -> the single judgements; empty where there are none.
+    """
+    recipe, rule = set_recipe.recipe, set_recipe.rule
+    judgements = list_judgements(rows, judged, recipe, rule)
+    if judgements is None:
+        return {}
+    if set_recipe.origin != "package" and (agreement := measure_agreement(judgements.to_pandas())):
+        details["accounts"]["agreement"] = agreement
+    details["ceiling"] = list_ceilings(judgements, recipe, rule, config)
+    return {config: judgements}
 
 
 def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pa.Table | None:
