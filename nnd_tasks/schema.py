@@ -167,18 +167,16 @@ def metric_slugs(names: Iterable[str], *, of_severity: bool = False) -> dict[str
 Breakdown = Mapping[str, tuple[str, str]]
 
 
-def break_down(tests: Iterable[Mapping[str, Any]]) -> Breakdown:
-    """Return one rate per category and per severity that occur in ``tests``.
+def break_down(categories: Iterable[str], severities: Iterable[str | None]) -> Breakdown:
+    """Name a rate for each category and each severity of tests; an empty severity is none.
 
     Raises:
         NNDError: a category is empty, or a category or severity white space.
     """
-    tests = list(tests)
-    categories = metric_slugs(test["category"] for test in tests)
-    severities = metric_slugs((test["severity"] for test in tests if test["severity"]), of_severity=True)
+    of_severity = metric_slugs(filter(None, severities), of_severity=True)
     return {
-        **{f"pass_rate_{slug}": ("category", name) for name, slug in categories.items()},
-        **{f"pass_rate_severity_{slug}": ("severity", name) for name, slug in severities.items()},
+        **{f"pass_rate_{slug}": ("category", name) for name, slug in metric_slugs(categories).items()},
+        **{f"pass_rate_severity_{slug}": ("severity", name) for name, slug in of_severity.items()},
     }
 
 

@@ -136,7 +136,8 @@ class SpanMetrics:
             context_reliance: as in the class.
         """
         with suppress(NNDError):
-            tests = break_down(error for document in documents for errors in document for error in errors)
+            every = [error for document in documents for errors in document for error in errors]
+            tests = break_down(*([error[name] for error in every] for name in ("category", "severity")))
         return cls(tests, context_reliance=context_reliance, digest=digest(list(documents)))
 
     def score(

@@ -215,8 +215,7 @@ def recompute_metrics(run: Run, tests: pd.DataFrame, weighed: NDArray[np.float64
         for name, total, weight in zip(MEASURES, *np.split(weighed.T, 2), strict=True):
             totals[name], weights[name] = total, weight
     subsets: dict[str, Any] = {"": slice(None)}
-    labels = dict.fromkeys(zip(tests["category"].tolist(), tests["severity"].tolist(), strict=True))
-    parts = break_down({"category": category, "severity": severity} for category, severity in labels)
+    parts = break_down(*(tests[name].unique().tolist() for name in ("category", "severity")))
     for name, (column, value) in parts.items():
         subsets[name.removeprefix("pass_rate")] = (tests[column] == value).to_numpy()
     document, size = tests["document"].to_numpy(), 1 + tests["document"].max()

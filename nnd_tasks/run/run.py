@@ -108,7 +108,6 @@ def run_and_save(
             if turns and not chat:
                 raise NNDError("--fewshot_as_multiturn: only a chat has turns; add --apply_chat_template")
             options["fewshot_as_multiturn"] = (chat or None) if turns is None else turns
-            options["gen_kwargs"] = checks.read_pairs(options.get("gen_kwargs"), "--gen_kwargs")
             if seed := options.pop("seed", None):
                 options |= checks.read_seeds(seed)
             run = _prepare(tasks, model, model_args, evaluation_tracker=tracker, **options)
@@ -182,6 +181,8 @@ def _prepare(
     list_source_folders()  # raises where NND_HOME or NND_SOURCES is no folder, before a set is asked of the hub
     check_selection({"sample": sample, **options})
     names, metadata = [tasks] if isinstance(tasks, str) else list(tasks), checks.read_pairs(metadata, "--metadata")
+    if "gen_kwargs" in options:
+        options["gen_kwargs"] = checks.read_pairs(options["gen_kwargs"], "--gen_kwargs")
     arguments = checks.prepare_model(model, model_args, options)
     task_metadata = dict(arguments)
     if not isinstance(model, str):

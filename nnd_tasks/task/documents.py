@@ -18,6 +18,8 @@ from nnd_tasks.schema import (
     DOCUMENT_COLUMNS,
     RESERVED_COLUMNS,
     SPANS_COLUMN,
+    Breakdown,
+    break_down,
     check_table,
     fingerprint,
     is_text,
@@ -36,7 +38,9 @@ _TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
 _STRESS_KEYS = ("noise_ratio", "seed")  # columns that only sets of synthetic errors have
 
 
-def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> tuple[Documents, dict[str, Any]]:
+def load_documents(
+    task: Any, settings: Settings, kwargs: Mapping[str, Any]
+) -> tuple[Documents, dict[str, Any], Breakdown]:
     """Load the set of a task, see `cluster_documents`.
 
     Args:
@@ -45,7 +49,7 @@ def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> 
         kwargs: further arguments of `datasets.load_dataset`, for the hub.
 
     Returns:
-        The documents; and what identifies the data: ``dataset``, ``config``, ``local``, ``fingerprint``.
+        The documents; what identifies the data: ``dataset``, ``config``, ``local``, ``fingerprint``; and the rates of parts.
 
     Raises:
         NNDError: the set is not built, cannot be loaded, or is not the one that the YAML declares.
@@ -63,7 +67,10 @@ def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> 
             f"{where} has the undeclared categories {undeclared} and lacks the declared {absent}; task {task.task} is made for "
             "other data. Set `metadata: {version: 1-A}` in a YAML of your own to accept the categories of the data"
         )
-    return cluster_documents(take_split(tests, settings.split, where), where), origin
+    tests = take_split(tests, settings.split, where)
+    severities = tests["severity"].unique().to_pylist() if "severity" in tests.column_names else ()
+    breakdown = break_down(tests["category"].unique().to_pylist(), severities)
+    return cluster_documents(tests, where), origin, breakdown
 
 
 def load_tests(

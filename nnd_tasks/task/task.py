@@ -19,7 +19,7 @@ from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__, measures
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Breakdown, break_down
+from nnd_tasks.schema import Breakdown
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
 from nnd_tasks.task.reader import Writer, load_optional, read_reader
@@ -148,8 +148,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         Raises:
             NNDError: the set cannot be built, or is not the one that the YAML declares.
         """
-        documents, origin = load_documents(self.config, self.settings, dataset_kwargs or {})
-        breakdown = break_down(test for document in documents for test in document["tests"])
+        documents, origin, breakdown = load_documents(self.config, self.settings, dataset_kwargs or {})
         spans = None
         if self.settings.tokens and "error_spans" in documents.features:
             needed_by = f"task {self.config.task}: metadata tokens"

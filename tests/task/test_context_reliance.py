@@ -52,6 +52,6 @@ def test_an_unscored_candidate_counts_in_neither_rate():
         for i, low in enumerate((1, 2))
     ]
     scores = [Likelihood(-1.0, 1, 1), Likelihood(-2.0, 1, 1), None]
-    found = metrics.score_document(tests, scores, break_down(tests), ties="authors", without_context=scores)
+    found = metrics.score_document(tests, scores, break_down(["c"], []), ties="authors", without_context=scores)
     assert found["pass_rate_pmi"] == (0, 1), "equal gains are a tie, which fails"
     assert found["survival"] == found["survival_c"] == (1, 1)

@@ -95,7 +95,8 @@ def outcomes_of(collection, ties, breakdown):
 
 
 def breakdown_of(collection):
-    return break_down(test for document in collection for test in document.tests)
+    tests = [test for document in collection for test in document.tests]
+    return break_down(*([test[name] for test in tests] for name in ("category", "severity")))
 
 
 #: A tie per token, not as a sum or per byte.
