@@ -346,14 +346,13 @@ def read_config(folder: Path, config: str, columns: Sequence[str] | None = None)
     files = [path for path in sorted((folder / config).glob(f"{SPLIT}-*.parquet")) if path.is_file()]
     if not files:
         raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")
+    tables = []
     try:
-        return pa.concat_tables([_read_parquet(path, columns) for path in files])
+        for path in files:
+            with pq.ParquetFile(path) as file:  # `pyarrow.parquet.read_table` would import pandas
+                if file.metadata.num_rows > _MAX_ROWS:  # a small file can hold any number of equal rows
+                    raise ValueError(f"more than {_MAX_ROWS:,} rows")
+                tables.append(file.read(columns).select(columns or file.schema_arrow.names))
+        return pa.concat_tables(tables)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
         raise NNDError(f"{files[0]}: cannot be read as parquet ({reason_of(error)}); build the set again") from error
-
-
-def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
-    with pq.ParquetFile(path) as file:  # `pyarrow.parquet.read_table` would import pandas
-        if file.metadata.num_rows > _MAX_ROWS:  # a small file can hold any number of equal rows
-            raise ValueError(f"more than {_MAX_ROWS:,} rows")
-        return file.read(columns).select(columns or file.schema_arrow.names)

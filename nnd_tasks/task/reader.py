@@ -239,9 +239,10 @@ class Writer:
             answers: to all of its requests.
             breakdown: which rates to report.
         """
-        groups, bare = (_by_candidate(doc, answers, bare=without) for without in (False, True))
-        scores = self._score_each(doc, groups)
-        without_context = self._score_each(doc, bare) if self.settings.context_reliance else None
+        groups, scores = self._score_each(doc, answers)
+        bare, without_context = (
+            self._score_each(doc, answers, bare=True) if self.settings.context_reliance else ([], None)
+        )
         rates = score_document(
             doc["tests"],
             scores,
@@ -258,10 +259,19 @@ class Writer:
         own = self.count_own(doc, groups, values, breakdown)
         return values | own | {f"{name}_stderr": counts for name, counts in own.items()}
 
-    def _score_each(self, doc: Doc, groups: Groups) -> list[Likelihood | None]:
-        """Score the candidates of a document; None is one that could not be scored."""
+    def _score_each(
+        self, doc: Doc, answers: Sequence[Any], *, bare: bool = False
+    ) -> tuple[Groups, list[Likelihood | None]]:
+        """Group the answers of a document by candidate, and score each; None is one that could not be scored.
+
+        They are those to prompts with its context, or to ``bare`` ones.
+        """
+        groups: list[list[Any]] = [[] for _ in doc["candidates"]]
+        for answer in answers:
+            if answer.candidate is not None and (answer.context_part == "none") == bare:
+                groups[answer.candidate].append(answer)
         texts = zip(doc["candidates"], groups, strict=True)
-        return [self.score(text, answers) if answers else None for text, answers in texts]
+        return groups, [self.score(text, group) if group else None for text, group in texts]
 
     def _record_each(self, scores: Sequence[Likelihood | None], groups: Groups) -> list[Any]:
         """Make the records of the candidates for the samples."""
@@ -291,15 +301,6 @@ class Writer:
             breakdown: which rates to report.
         """
         return {}
-
-
-def _by_candidate(doc: Doc, answers: Sequence[Any], *, bare: bool) -> Groups:
-    """Group the answers of a document by candidate: those to prompts with its context, or those to bare ones."""
-    groups: list[list[Any]] = [[] for _ in doc["candidates"]]
-    for answer in answers:
-        if answer.candidate is not None and (answer.context_part == "none") == bare:
-            groups[answer.candidate].append(answer)
-    return groups
 
 
 def finite_or_none(value: float) -> float | None:
