@@ -78,9 +78,7 @@ def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Ru
     if "place" not in said:
         said["place"] = said.groupby(["row_id", *({"attribute", "panel"} & {*said})], dropna=False).cumcount() + 1
     said = said[said["exclusion"] == ""]
-    names = (*_TEXTS, *(["rejected"] if role == "winner" else []))
-    table = pd.DataFrame({name: said.get(name) for name in names}, dtype=object)
-    table = table.where(table.notna(), "")
+    table = said.reindex(columns=[*_TEXTS, *(["rejected"] if role == "winner" else [])]).astype(object).fillna("")
     table["place"] = said["place"].astype(int).where(table["rater"] == "", 0)
     table["label" if role == "label" else "score"] = said["value"]
     texts = [name for name in ("context_id", "candidate", "rejected", "attribute", "panel") if name in table]
