@@ -139,17 +139,23 @@ class Pack:
             sequences: of which the packs were made.
             most: tokens of a row.
         """
-        branches: list[Branch] = []
+        groups: list[list[Branch]] = []
         size = 0
         for branch in self.branches:
             length = len(sequences[branch.sequence]) - branch.start
-            if branches and size + length > most:
-                yield _row(branches, self, sequences)
-                branches, size = [], 0
-            branches.append(branch)
+            if not groups or size + length > most:
+                groups.append([])
+                size = 0
+            groups[-1].append(branch)
             size += length
-        if branches:
-            yield _row(branches, self, sequences)
+        for branches in groups:
+            rests = [sequences[branch.sequence][branch.start :] for branch in branches]
+            lengths = [len(rest) for rest in rests]
+            positions = [np.arange(branch.start, len(sequences[branch.sequence])) for branch in branches]
+            ends = np.repeat(np.cumsum(lengths), lengths)
+            anchors = np.repeat([branch.anchor for branch in branches], lengths)
+            tree = np.concatenate(positions), ends, self.mask.stem, self.mask.positions, self.mask.ends, anchors
+            yield Row(branches, lengths, np.concatenate(rests), TreeMask(*tree))
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
@@ -337,13 +343,3 @@ class Row:
     lengths: list[int]
     tokens: Ints
     mask: TreeMask
-
-
-def _row(branches: list[Branch], pack: Pack, sequences: Sequence[tuple[int, ...]]) -> Row:
-    rests = [sequences[branch.sequence][branch.start :] for branch in branches]
-    lengths = [len(rest) for rest in rests]
-    positions = [np.arange(branch.start, len(sequences[branch.sequence])) for branch in branches]
-    ends = np.repeat(np.cumsum(lengths), lengths)
-    anchors = np.repeat([branch.anchor for branch in branches], lengths)
-    mask = TreeMask(np.concatenate(positions), ends, pack.mask.stem, pack.mask.positions, pack.mask.ends, anchors)
-    return Row(branches, lengths, np.concatenate(rests), mask)
