@@ -8,9 +8,9 @@ from tiles of 16 rows, it multiplies by other functions (llama.cpp of llama-cpp-
 import llama.cpp.
 
 Known limits: flash attention reads keys and values in 16 bits, also from a cache in float32 (``build_attn_mha`` in
-llama-graph.cpp casts them), which moves a token by some thousandths of a nat. Bits were compared on one CPU with AVX-512, and
-nothing was tested on a GPU. Files with sliding windows or recurrent layers are read text by text. ``max_length`` beyond the
-window of the training is refused.
+llama-graph.cpp casts them), and adds them up in 16 bits, which moves a token by up to some hundredths of a nat. Bits were
+compared on one CPU, with AVX-512 and with AMX, and nothing was tested on a GPU. Files with sliding windows or recurrent layers
+are read text by text. ``max_length`` beyond the window of the training is refused.
 """
 
 from __future__ import annotations
@@ -306,6 +306,7 @@ class LlamaCppLM(GGUFTokenizing):
         n_ctx: most tokens that are read together, if the longest text has fewer.
         n_ubatch: most tokens that are read at once. Above 63, sums depend on what is read together, as in llama.cpp.
         n_gpu_layers: number of layers on a GPU; -1 puts all there.
+        flash_attn: False keeps keys and values in float32; then sums depend a little on what is read together.
         shared_prefix: False reads each text alone.
         token_scores: whether responses keep the log-probability of every token, see `shared_prefix.token_requests`.
 
@@ -324,6 +325,7 @@ class LlamaCppLM(GGUFTokenizing):
         n_ctx: int = 2048,
         n_ubatch: int = EXACT_PIECE,
         n_gpu_layers: int = 0,
+        flash_attn: bool = True,
         shared_prefix: bool = True,
         token_scores: bool = False,
         **unknown: Any,
@@ -345,6 +347,7 @@ class LlamaCppLM(GGUFTokenizing):
         self.token_scores, self._shared_prefix = token_scores, shared_prefix
         self._cells, self._piece = n_ctx, max(int(n_ubatch), _ROWS)
         self._threads, self._on_gpu = n_threads or torch.get_num_threads(), n_gpu_layers != 0
+        self._attention = {"flash_attn_type": 1} if flash_attn else {"flash_attn_type": 0, "type_k": 0, "type_v": 0}
 
     enable_thinking = None  # read by HFLM
 
@@ -386,8 +389,8 @@ class LlamaCppLM(GGUFTokenizing):
             return f"on a small example the numbers of tokens differ by {difference:.2f} nats from those of each text alone"
         if difference or self._piece >= 64:
             logger.warning(
-                "%s: what is read together moves numbers here (%.1e nats a token on a small example); n_ubatch=%d on a CPU "
-                "avoids it",
+                "%s: what is read together moves numbers here (%.1e nats a token on a small example); n_ubatch=%d with "
+                "flash_attn=True on a CPU avoids it",
                 LLAMACPP,
                 difference,
                 EXACT_PIECE,
@@ -506,10 +509,9 @@ class LlamaCppLM(GGUFTokenizing):
         settings |= {
             "n_threads": self._threads,
             "n_threads_batch": self._threads,
-            "flash_attn_type": 1,
             "kv_unified": True,
         }
-        settings |= {"offload_kqv": self._on_gpu, "op_offload": self._on_gpu}
+        settings |= {"offload_kqv": self._on_gpu, "op_offload": self._on_gpu, **self._attention}
         for name, value in settings.items():
             setattr(parameters, name, value)
         context = library.llama_init_from_model(self.file.model, parameters)

@@ -19,6 +19,7 @@ from engine_tests.comparing import adversarial, instances, one_by_one, score_tok
 from engine_tests.families import LENGTH
 from engine_tests.random_models import CONFIGS, TEXTS, save
 from shared_prefix import llamacpp
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
 from shared_prefix.lengths import TokenCounter
 from shared_prefix.model_error import ModelError
 from shared_prefix.prefix_tree import PackLimits, make_packs
@@ -100,15 +101,16 @@ def test_a_library_that_is_missing_or_has_other_structures_is_one_line(monkeypat
         llamacpp.LlamaCppLM(str(tmp_path / "model.gguf"))
 
 
-# ---------------------------------------------------------------- with the library
+# ---------------------------------------------------------------- GGUF files
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory, llama):
-    """Return a tiny Llama as wide as a block of Q4_K, as a folder of transformers and as GGUF files of several types."""
+def plain(tmp_path_factory, llama):
+    """Return a tiny Llama as wide as a block of Q4_K, as a folder of transformers, in which it also is as F32.gguf."""
+    pytest.importorskip("gguf")
     from engine_tests.write_gguf import write
 
-    library, folder = llamacpp.load_library(), tmp_path_factory.mktemp("gguf")
+    folder = tmp_path_factory.mktemp("gguf")
     tokenizer = AutoTokenizer.from_pretrained(llama)
     torch.manual_seed(0)
     wide = {**CONFIGS["llama"], "hidden_size": 256, "intermediate_size": 256, "vocab_size": len(tokenizer)}
@@ -118,12 +120,30 @@ def folder(tmp_path_factory, llama):
     tensors = {name: weight.numpy() for name, weight in weights.state_dict().items() if name not in tied}
     np.savez(folder / "weights.npz", **tensors)
     write(folder, folder / "F32.gguf", add_bos=True)
+    return folder
+
+
+def test_hf_shares_prefixes_of_a_gguf_file(plain):
+    options = {"device": "cpu", "dtype": "float32", "max_length": LENGTH}
+    lm = SharedPrefixLM(pretrained=str(plain), gguf_file="F32.gguf", tokenizer=str(plain), **options)
+    requests = adversarial()
+    found = lm._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert lm.why_not() is None
+    expected = one_by_one(HFLM(pretrained=str(plain), **options), requests)
+    assert [total for total, _ in found] == pytest.approx([total for total, _ in expected], abs=1e-4)
+    assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
+
+
+@pytest.fixture(scope="session")
+def folder(plain):
+    """Return the folder with files of several types beside F32.gguf."""
+    library = llamacpp.load_library()
     for name, number in {"F16": 1, "Q4_0": 2, "Q8_0": 7, "Q4_K_M": 15}.items():
         parameters = library.llama_model_quantize_default_params()
         parameters.ftype, parameters.nthread = number, 1
-        names = [str(folder / f"{each}.gguf").encode() for each in ("F32", name)]
+        names = [str(plain / f"{each}.gguf").encode() for each in ("F32", name)]
         assert library.llama_model_quantize(*names, ctypes.byref(parameters)) == 0
-    return folder
+    return plain
 
 
 def load(folder, name="F32", **options):
@@ -145,12 +165,13 @@ def test_sums_are_those_of_each_text_alone_to_the_bit(folder, name):
 
 
 @needs_library
-def test_sums_are_those_of_transformers(folder):
+@pytest.mark.parametrize(("flash_attn", "within"), [(True, 1e-2), (False, 1e-4)])
+def test_sums_are_those_of_transformers(folder, flash_attn, within):
     requests = adversarial()
     expected = one_by_one(HFLM(pretrained=str(folder), device="cpu", dtype="float32", max_length=LENGTH), requests)
-    found = score_tokens(load(folder), requests)
+    found = score_tokens(load(folder, flash_attn=flash_attn), requests)
     for (_, _, continuation), (total, greedy), (other, likeliest) in zip(requests, found, expected, strict=True):
-        assert total == pytest.approx(other, abs=1e-2 * len(continuation))
+        assert total == pytest.approx(other, abs=within * len(continuation))
         assert greedy == likeliest
 
 
