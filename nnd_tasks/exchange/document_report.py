@@ -16,6 +16,8 @@ from nnd_tasks.results.runs import Run
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.significance import LEVEL, POWER, RESAMPLES
 
+#: Columns of what `_describe_group` says.
+_GROUP = ["model", "weights", "of_release", "release"]
 #: Sentences above which those on pairs without a difference are counted, not listed.
 _LISTED = 10
 
@@ -34,10 +36,9 @@ def report_documents(comparisons: Sequence[Comparison]) -> Report:
         clusters = one.rates["prompts"] if paired.words.prompt == "cluster" else None
         names = {"task": paired.name.replace(f" ({protocol['config']})", ""), "metric": protocol["config"]}
         rates = one.rates.assign(clusters=clusters, beaten=False, best_baseline=math.nan)
-        of_models = {run.model: _describe_group(run) for run in paired.runs if "weights" in protocol}
-        groups = rates[(rates["category"] == ALL) & rates["model"].isin(of_models)].set_index("model")
         ranks = one.ranks if len(one.ranks) and one.ranks["group"].max() > 1 else pd.DataFrame()
-        groups = groups.join(pd.DataFrame.from_dict(of_models, orient="index")).reset_index()
+        described = pd.DataFrame(map(_describe_group, paired.runs if "weights" in protocol else ()), columns=_GROUP)
+        groups = rates[rates["category"] == ALL].merge(described, on="model")
         parts = {"rates": rates, "ranks": ranks, "differences": one.differences, "groups": groups}
         for name, rows in parts.items():
             tables[name] += [rows.assign(**names)] if len(rows) else []
@@ -65,8 +66,8 @@ def report_documents(comparisons: Sequence[Comparison]) -> Report:
     )
 
 
-def _describe_group(run: Run) -> dict[str, Any]:
-    """How lm-eval weights the tasks of a group, and the error that it gives their mean."""
+def _describe_group(run: Run) -> tuple[Any, ...]:
+    """How lm-eval weights the tasks of a group, and the error that it gives their mean; see `_GROUP`."""
     error = run.reported.get(f"{run.protocol['metric']}_stderr,{run.protocol['filter']}")
     of_release = error if isinstance(error, float) else math.nan
-    return {"weights": run.protocol["weights"], "of_release": of_release, "release": run.environment["lm_eval"]}
+    return run.model, run.protocol["weights"], of_release, run.environment["lm_eval"]
