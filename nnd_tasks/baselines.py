@@ -91,7 +91,7 @@ def _share_words(
 
 
 def baseline_passes(
-    pairs: Sequence[tuple[str, str, str]], texts: Sequence[str] | None = None, writers: Sequence[Writers] = ()
+    pairs: Iterable[tuple[str, str, str]], texts: Sequence[str] | None = None, writers: Sequence[Writers] = ()
 ) -> dict[str, NDArray[np.float64]]:
     """Tell which tests each of `BASELINES` passes; a tie fails, as for a model.
 
@@ -104,22 +104,30 @@ def baseline_passes(
         Baseline -> 1 where it passes a test, 0 where it fails, nan where it says nothing (``system`` of a test without a text of
         that system), shape (tests,).
     """
-    contexts, *sides = zip(*pairs, strict=True) if pairs else ((), (), ())
-    candidates, prompts = (
-        {text: i for i, text in enumerate(dict.fromkeys(some))} for some in (chain(*sides), contexts)
-    )
-    high, low = (np.array([candidates[text] for text in side], np.int64) for side in sides)
+    import pandas as pd  # slow to import
+
+    contexts, *sides = [*zip(*pairs, strict=True)] or [(), (), ()]
+    prompt, prompts = pd.factorize(np.array(contexts, dtype=object))
+    candidate, candidates = pd.factorize(np.array([*chain(*sides)], dtype=object))
+    high, low = np.split(candidate, 2)
+    del contexts, sides  # of a million tests they are large
     number: defaultdict[str, int] = defaultdict(count().__next__)  # of each distinct word: a million texts have few
     words, sizes = _split_words(candidates, number)
     counts = np.bincount(words if texts is None else _split_words(texts, number)[0], minlength=len(number))
     total = counts.sum()
     logs = np.array([math.log(of_word / total) if of_word else -math.inf for of_word in counts.tolist()])
-    sums = np.bincount(np.repeat(np.arange(len(sizes)), sizes), logs[words], minlength=len(sizes))
-    mean = np.divide(sums, sizes, out=np.full(len(sizes), -math.inf), where=sizes > 0)
+    ends = np.cumsum(sizes)
+    mean = np.full(len(sizes), -math.inf)
+    for begin in range(0, len(sizes), _PIECE):
+        some = slice(begin, begin + _PIECE)
+        first, last = (ends[some] - sizes[some])[0], ends[some][-1]
+        sums = np.bincount(
+            np.repeat(np.arange(len(sizes[some])), sizes[some]), logs[words[first:last]], len(sizes[some])
+        )
+        np.divide(sums, sizes[some], out=mean[some], where=sizes[some] > 0)
     lengths, lines = (np.array([*map(measure, candidates)]) for measure in (len, lambda text: text.count("\n")))
-    prompt = np.array([prompts[text] for text in contexts], np.int64)
-    both = np.concatenate([prompt, prompt]), np.concatenate([high, low])
-    share_of_high, share_of_low = np.split(_share_words(*both, (words, sizes), _split_words(prompts, number)), 2)
+    shares = _share_words(np.tile(prompt, 2), candidate, (words, sizes), _split_words(prompts, number))
+    share_of_high, share_of_low = np.split(shares, 2)
     wins = {
         "shorter": lengths[high] < lengths[low],
         "longer": lengths[high] > lengths[low],
@@ -136,7 +144,7 @@ def baseline_passes(
 
 
 def baseline_rates(
-    pairs: Sequence[tuple[str, str, str]],
+    pairs: Iterable[tuple[str, str, str]],
     categories: Sequence[str],
     texts: Sequence[str] | None = None,
     writers: Sequence[Writers] = (),

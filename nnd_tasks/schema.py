@@ -350,15 +350,19 @@ def summarize(name: str, table: pa.Table) -> ConfigSummary:
         name: of the config.
         table: its tests.
     """
-    import pandas as pd  # slow to import
 
-    rows = table.select(["cluster_id", "high", "low", "category"]).to_pandas()
-    texts = [rows[["cluster_id", side]].set_axis(["cluster_id", "text"], axis=1) for side in ("high", "low")]
+    def number(*columns: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Number the distinct texts of columns, which come one after the other."""
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        encoded = pa.chunked_array(chunks, columns[0].type).dictionary_encode()
+        return np.concatenate([np.empty(0, np.int64), *(chunk.indices.to_numpy() for chunk in encoded.chunks)])
+
+    prompt, text = number(table["cluster_id"]), number(table["high"], table["low"])
     return ConfigSummary(
         name=name,
         tests=table.num_rows,
-        clusters=rows["cluster_id"].nunique(),
-        candidates=len(pd.concat(texts).drop_duplicates()),
-        categories=rows["category"].value_counts().sort_index().to_dict(),
+        clusters=len(np.unique(prompt)),
+        candidates=len(np.unique(np.tile(prompt, 2) * (1 + text.max(initial=0)) + text)),
+        categories=dict(sorted(Counter(list_texts(table["category"])).items())),
         fingerprint=fingerprint(table),
     )

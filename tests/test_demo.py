@@ -18,7 +18,7 @@ CATEGORIES = ("disfluent", "off_target", "unfaithful")
 def test_no_rule_without_understanding_decides_a_category(demo_home):
     tests = read_table(demo_home / "nnd" / "demo")
     assert [tests["category"].to_pylist().count(name) for name in CATEGORIES] == [127] * 3
-    rates = table_rates(tests)
+    rates = table_rates(tests.to_pandas())
     assert set(rates) == {ALL, *CATEGORIES}
     for name, rules in rates.items():
         assert {*rules} == {"shorter", "longer", "overlap", "unigram"}

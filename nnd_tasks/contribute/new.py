@@ -114,6 +114,7 @@ def draft_set(
         else:
             table = read_tables(files.files.values(), recipe)
         named, proposed = _name_columns(recipe, table, pairs)
+        del table
         if kind and kind.utf16 and named.spans and named.spans.column:
             named = make_recipe(
                 {**named.dump(), "spans": {**named.spans.model_dump(exclude_defaults=True), "utf16": True}}, "options"

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.baselines import baseline_rates, favourite, writers_of
+from nnd_tasks.baselines import WRITERS, Writers, baseline_rates, favourite
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, expand, write_text
 from nnd_tasks.packages import has_package
@@ -28,7 +28,6 @@ from nnd_tasks.schema import (
     ConfigSummary,
     check_table,
     clean_name,
-    list_texts,
     summarize,
 )
 from nnd_tasks.sets.catalogue import find_recipe
@@ -71,24 +70,32 @@ class BuiltSet:
         return {config: summary.categories for config, summary in self.summaries.items()}
 
     def add(self, config: str, tests: pd.DataFrame, details: Mapping[str, Any]) -> None:
-        """Add the tests of a config; raise NNDError where another has its name, or they are not as the schema says."""
+        """Add the tests of a config, and empty ``tests``, as both take much memory.
+
+        Raises:
+            NNDError: another config has its name, or they are not as the schema says.
+        """
         if config in self.tables:
             raise NNDError(f"two configs would be called {config!r}; rename one of the files")
+        rates, writers = table_rates(tests), _writers_of(tests)
         table = check_table(_to_arrow(tests), f"config {config}")
         self.tables[config] = table
         self.summaries[config] = summarize(config, table)
-        report = {**details, **asdict(self.summaries[config]), "trivial_rules": table_rates(table)}
+        report = {**details, **asdict(self.summaries[config]), "trivial_rules": rates}
         del report["name"]
-        best_system = favourite(writers_of(table))
-        if best_system:
+        if best_system := favourite(writers):
             report["trivial_system"] = best_system
         self.report[config] = report
 
 
-def table_rates(tests: pa.Table) -> dict[str, dict[str, float]]:
+def table_rates(tests: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Compute the `baseline_rates` of a table of tests."""
-    context, high, low, category = (list_texts(tests[name]) for name in ("context", "high", "low", "category"))
-    return baseline_rates([*zip(context, high, low, strict=True)], category, writers=writers_of(tests))
+    texts = zip(tests["context"], tests["high"], tests["low"], strict=True)
+    return baseline_rates(texts, tests["category"].tolist(), writers=_writers_of(tests))
+
+
+def _writers_of(tests: pd.DataFrame) -> list[Writers]:
+    return [*zip(*(tests[name] for name in WRITERS), strict=True)] if {*WRITERS} <= {*tests} else []
 
 
 #: What an error span says where the source says nothing.
@@ -96,15 +103,16 @@ _NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
 
 
 def _to_arrow(tests: pd.DataFrame) -> pa.Table:
-    """Convert tests to an Arrow table with the types of the schema."""
+    """Convert tests to an Arrow table with the types of the schema; each column is taken out, so that its texts can go."""
     types = {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}
     arrays = {}
-    for name in tests:
+    for name in [*tests]:
+        column = tests.pop(name)
         if name == SPANS_COLUMN:
-            cells = [[{**_NO_SPAN, **span} for span in spans] for spans in tests[name]]
+            cells = [[{**_NO_SPAN, **span} for span in spans] for spans in column]
             arrays[name] = pa.array(cells, SPANS)
         else:
-            arrays[name] = pa.array(tests[name].to_numpy(), TYPES[types.get(name, "string")])
+            arrays[name] = pa.array(column.to_numpy(), TYPES[types.get(name, "string")])
     return pa.table(arrays)
 
 
@@ -189,7 +197,8 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
             for column, values in rows.doubtful.items()
             for value, number in values.items()
         ]
-    for config, rows_of_config in rows.configs.items():
+    for config in [*rows.configs]:
+        rows_of_config = rows.configs.pop(config)
         judged = take_judgements(rows_of_config, recipe, rule)
         tests, accounts, contradictory = make_tests(rows_of_config, judged, recipe, rule)
         details: dict[str, Any] = {"accounts": accounts, **origin}
@@ -200,6 +209,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
                 rows_of_config = rows.judgements[config]
                 judged = take_judgements(rows_of_config, recipe, rule)
             built.judgements |= add_judgements(details, rows_of_config, judged, set_recipe, config)
+        del rows_of_config, judged  # tests as a table of Arrow need the memory
         if recipe.candidates != "rows":
             built.add(config, tests, details)
             continue

@@ -464,6 +464,19 @@ def _describe_tests(
         low: of the worse candidate.
         high_first: whether the better candidate comes first in the source.
     """
+    wanted = [
+        "prompt",
+        "group_id",
+        "candidate",
+        "value",
+        "mean",
+        "attribute",
+        "rater",
+        "spans",
+        "system",
+        "published_label",
+    ]
+    candidates = candidates.filter(wanted)
     better = candidates.iloc[high].reset_index(drop=True)
     worse = candidates.iloc[low].reset_index(drop=True)
     by_label = "mean" not in candidates

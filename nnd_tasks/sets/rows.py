@@ -32,7 +32,7 @@ from nnd_tasks.tables.cells import (
     unpack,
 )
 from nnd_tasks.tables.propose import find_doubtful
-from nnd_tasks.tables.read import Progress, check_reading, read_table
+from nnd_tasks.tables.read import Progress, check_reading, forget_table, read_table
 from nnd_tasks.tables.roles import (
     FIELD,
     NAMES,
@@ -99,6 +99,7 @@ def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
             rows = table[[PATH, ROW, "exclusion"]]  # a file that is left out, such as a legend, may have other columns
         tables.setdefault(config_of(set_recipe, name, path), []).append(rows.set_index(rows.index + start))
         start += len(table)
+    forget_table()
     configs = {config: pd.concat(tables_of_config) for config, tables_of_config in tables.items()}
     first, *others = unmatched_of_files
     unmatched = [condition for condition in first if all(condition in other for other in others)]

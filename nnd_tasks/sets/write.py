@@ -311,7 +311,9 @@ def write_dataset(
             raise NNDError(f"{folder}: no folder that a dataset can be written to; {_ELSEWHERE}")
         new = stack.enter_context(rewriting(folder, timeout))
         earlier_tables = {
-            name: table for name, table in _read_existing(folder, card_facts.name).items() if name not in obsolete
+            name: table
+            for name, table in _read_existing(folder, card_facts.name, tables).items()
+            if name not in obsolete
         }
         _keep_the_rest(folder, new)
         merged = earlier_tables | {name: check_table(table, f"config {name}") for name, table in tables.items()}
@@ -334,8 +336,8 @@ def write_dataset(
     return summaries
 
 
-def _read_existing(folder: Path, name: str) -> dict[str, pa.Table]:
-    """Return the readable configs of a folder that is to be written.
+def _read_existing(folder: Path, name: str, new: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return the readable configs of a folder that is to be written, and in the place of some the new ones.
 
     Raises:
         NNDError: it holds something else than this set, or was written by a later release.
@@ -354,7 +356,7 @@ def _read_existing(folder: Path, name: str) -> dict[str, pa.Table]:
     tables = {}
     for config in config_names(header) if version == SCHEMA_VERSION else ():
         try:
-            tables[config] = read_table(folder, config)
+            tables[config] = new[config] if config in new else read_table(folder, config)
         except NNDError:
             continue  # a damaged config is built again, or left out
     return tables
@@ -382,4 +384,5 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     # The metadata of `features.arrow_schema` is how a parquet file declares its features to `datasets`.
     features = datasets.Features.from_arrow_schema(table.schema)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.replace_schema_metadata(features.arrow_schema.metadata), path, compression="zstd")
+    described = table.replace_schema_metadata(features.arrow_schema.metadata)
+    pq.write_table(described, path, compression="zstd")

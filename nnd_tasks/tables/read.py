@@ -101,6 +101,11 @@ def _read_again(path: Path, _: tuple[int, ...], encoding: str | None, most: int 
     return _read_parquet(path) if ending == ".parquet" else _read_objects(path, encoding)
 
 
+def forget_table() -> None:
+    """Let go of the table that was read last."""
+    _read_again.cache_clear()
+
+
 def read_tables(paths: Iterable[Path], recipe: Columns) -> pd.DataFrame:
     """Read the tables in files as one table, but for the files whose names ``leave_out`` has; the first one, if it has all."""
     left_out = [name.strip().casefold() for name in recipe.leave_out.get(FILE, ())]

@@ -53,7 +53,7 @@ def own_set(nnd_home, monkeypatch):
             config: {
                 "fingerprint": fingerprint(table),
                 "source_sha256": {"mine.csv": "ab" * 32},
-                "trivial_rules": table_rates(table),
+                "trivial_rules": table_rates(table.to_pandas()),
                 **report,
             }
             for config, table in tables.items()
