@@ -60,7 +60,8 @@ def _split_words(texts: Iterable[str], number: Mapping[str, int]) -> Words:
     while piece := [text.replace("\0", " ") for text in islice(rest, _PIECE)]:
         joined = " \0 ".join(["", *piece, ""]).lower().translate(blanks).strip(" ")
         words = pc.ascii_split_whitespace(pa.array([joined])).flatten().dictionary_encode()
-        numbers = np.array([number[word] for word in words.dictionary.to_pylist()], np.int32)[words.indices]
+        distinct = words.dictionary.to_pylist()
+        numbers = np.fromiter(map(number.__getitem__, distinct), np.int32, len(distinct))[words.indices]
         is_end = numbers == number["\0"]
         found.append(numbers[~is_end])
         sizes.append(np.diff(np.flatnonzero(is_end)) - 1)

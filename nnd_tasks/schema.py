@@ -92,10 +92,11 @@ def to_nfc(text: str) -> str:
 
 def short_hash(*texts: str) -> str:
     """Hash texts: 16 hex digits of SHA-256; ("ab", "c") and ("a", "bc") differ."""
-    parts = [text.encode("utf-8") for text in texts]
-    return hashlib.sha256(
-        b"".join([part for data in parts for part in (len(data).to_bytes(8, "big"), data)])
-    ).hexdigest()[:16]
+    parts = []
+    for text in texts:
+        data = text.encode("utf-8")
+        parts += (len(data).to_bytes(8, "big"), data)
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def slug(name: str) -> str:

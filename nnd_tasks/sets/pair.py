@@ -521,7 +521,7 @@ def _make_table(columns: Mapping[str, Any], prompts: pd.DataFrame, always: Colle
                 del table[name]
     table["category"] = table["category"].where(table["category"] != "", UNCATEGORISED)
     keys = ["context_id", "high", "low", "category"]
-    turn = table.groupby(keys).cumcount() + 1
+    turn = table.groupby(keys, sort=False).cumcount() + 1
     table["test_id"] = [*map(short_hash, *(table[key] for key in keys), map(str, turn))]
     names = (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN)
     return table[[*(name for name in names if name in table), *fields]]
