@@ -92,7 +92,7 @@ def to_nfc(text: str) -> str:
 
 def short_hash(*texts: str) -> str:
     """Hash texts: 16 hex digits of SHA-256; ("ab", "c") and ("a", "bc") differ."""
-    parts = []
+    parts: list[bytes] = []
     for text in texts:
         data = text.encode("utf-8")
         parts += (len(data).to_bytes(8, "big"), data)
