@@ -19,6 +19,7 @@ import importlib.metadata
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -332,6 +333,7 @@ def main() -> None:
     model = given.model or Path(os.environ.get("NND_TEST_MODELS", ROOT.parent / "shared" / "models")) / "tiny-lm-xs"
     print(f"Machine: {workloads.machine()}; load of the last minute at the start {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as place:
+        other = shutil.copytree(model, Path(place, "other"))  # the first round, which fills caches, is by another model
         checkouts = {"nnd run": Checkout(ROOT, Path(place, "home"))}
         if given.beside:
             checkouts[f"nnd run, {given.beside.name}"] = Checkout(given.beside.resolve(), Path(place, "beside"))
@@ -343,13 +345,13 @@ def main() -> None:
             stock.mkdir()
             requests = write_stock_task(TASKS[name], stock)
             found: dict[str, list[dict[str, Any]]] = {}
-            for round_ in range(given.rounds + 1):  # the first one fills caches
-                results = Path(place, f"results_{name}_{round_}")
+            for round_ in range(given.rounds + 1):
+                results, first = (Path(place, f"results_{name}_{number}") for number in (round_, 0))
                 done = {}
-                for label, checkout in checkouts.items():
-                    arguments = [f"pretrained={model},dtype=float32", "--tasks", TASKS[name], "--output_path"]
+                for number, (label, checkout) in enumerate(checkouts.items()):
+                    arguments = [f"pretrained={model if round_ else other},dtype=float32", "--tasks", TASKS[name]]
                     ours = ["run", "--model", "hf", "--device", "cpu", "--log_samples", "--model_args", *arguments]
-                    done[label] = checkout.measure("run", *ours, str(results / label[-4:].strip() / "first"))
+                    done[label] = checkout.measure("run", *ours, "--output_path", str(results / str(number)))
                 stock_arguments = [
                     "--model",
                     "dummy",
@@ -362,11 +364,10 @@ def main() -> None:
                 done["lm_eval, dummy"] = checkouts["nnd run"].measure(
                     "stock", *stock_arguments, "--output_path", str(results / "stock")
                 )
-                for label, checkout in checkouts.items():
-                    for verb in ("compare", "report"):
-                        done[label.replace("run", verb, 1)] = checkout.measure(
-                            "nnd", verb, str(results / label[-4:].strip())
-                        )
+                for number, (label, checkout) in enumerate(checkouts.items() if round_ else ()):
+                    for verb in ("compare", "report"):  # of this run and of the one by the other model
+                        both = [str(folder / str(number)) for folder in (first, results)]
+                        done[label.replace("run", verb, 1)] = checkout.measure("nnd", verb, *both)
                 if round_:
                     for label, one in done.items():
                         found.setdefault(label, []).append(one)

@@ -168,7 +168,7 @@ def read_delimited(
             fitting.append(split(quotes=enclosing))
     if not fitting:
         return split(quotes=False)
-    if len(fitting[0]) != len(fitting[-1]):
+    if len(fitting[0]) != len(fitting[-1]) and most is None:
         raise NNDError(
             f'{path}: a " may enclose cells of several lines, or be a character; say which in a prepare.py: '
             "read_delimited(path, quotes=True) or quotes=False"

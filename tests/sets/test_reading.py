@@ -13,6 +13,7 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.recipe import read_recipe
+from nnd_tasks.tables import read
 from nnd_tasks.tables.columns import Columns
 from nnd_tasks.tables.read import read_table
 from tests.sets.small_files import write_files
@@ -273,3 +274,22 @@ def test_classes_of_datasets_in_parquet_are_their_names(tmp_path):
     table = read_table(tmp_path / "t.parquet", Columns())
     assert [list(table[name]) for name in ("n", "label", "several")] == [[0, 1], ["ok", None], [["ok", "bad"], []]]
     assert list(table["inner"]) == [{"label": "bad", "n": 0}, {"label": None, "n": 1}]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_long_table_is_read_in_pieces_and_names_its_rows(ending, tmp_path, monkeypatch):
+    rows = [{"a": f'{i}\r\n\n"x"', "b": "NA"} for i in range(9)] + [{"a": "\r", "b": "007"}, {"a": "", "b": "late"}]
+    lines, wrong = [json.dumps(row) + "\n" for row in rows], "[1]\n"
+    if ending == "csv":
+        cells = [("a", "b"), *(row.values() for row in rows)]
+        lines, wrong = ['"{}",{}\r\n'.format(a.replace('"', '""'), b) for a, b in cells], '"a"\n'
+    path = tmp_path / f"t.{ending}"
+    monkeypatch.setattr(read, "_PIECE", 8)
+    monkeypatch.setattr(read, "_PIECE_ROWS", 2)
+    path.write_bytes("".join(lines).encode())
+    table = read_table(path)
+    assert table[["a", "b"]].to_dict("records") == rows
+    assert table["@row"].tolist()[-1] == (12 if ending == "csv" else "line 11")
+    path.write_bytes("".join([*lines[:8], wrong, *lines[8:]]).encode())
+    with pytest.raises(NNDError, match="row 9: 1 cell" if ending == "csv" else "line 9: expected an object"):
+        read_table(path)
