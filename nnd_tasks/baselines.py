@@ -9,7 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count, islice
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nnd_tasks.categories import ALL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PIECE = 1_000  # texts that are taken at a time
 
@@ -173,9 +176,6 @@ def baseline_rates(
 WRITERS = ("high_system", "low_system")
 
 
-def writers_of(tests: pa.Table) -> list[Writers]:
-    """Read who wrote the candidates of each test of a table; an empty list where it does not say."""
-    if not {*WRITERS} <= {*tests.column_names}:
-        return []
-    high, low = (tests[name].fill_null("").to_pylist() for name in WRITERS)
-    return [*zip(high, low, strict=True)]
+def writers_of(tests: pd.DataFrame) -> list[Writers]:
+    """Read who wrote the candidates of each test; an empty list where the tests do not say."""
+    return [*zip(*(tests[name].fillna("") for name in WRITERS), strict=True)] if {*WRITERS} <= {*tests} else []

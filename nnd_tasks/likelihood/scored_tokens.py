@@ -35,7 +35,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.task.request import candidate_offsets
+from nnd_tasks.task.settings import Settings
 from shared_prefix.token_requests import TOKEN_COLUMNS
 
 if TYPE_CHECKING:
@@ -79,6 +79,21 @@ class ScoredTokens:
             raise RuntimeError(f"{request.describe()}: {len(logprobs)} token scores for {len(ids)} tokens")
         offsets = candidate_offsets(request.doc["candidates"][request.candidate], request.args[1])
         return cls(ids, offsets[spans], logprobs, getattr(response, "expected", None))
+
+
+def candidate_offsets(candidate: str, continuation: str) -> NDArray[np.int64]:
+    """Map each place between characters of a continuation to the place in its candidate that it stands for."""
+    numbered = Settings(number_lines=True).scored(candidate)
+    written = numbered if numbered in continuation else candidate
+    before = continuation.rindex(written)
+    offsets = [0] * before
+    start = 0
+    for line, as_written in zip(candidate.split("\n"), written.split("\n"), strict=True):
+        offsets += [start] * (len(as_written) - len(line))
+        offsets += range(start, start + len(line) + 1)
+        start += len(line) + 1
+    offsets += [len(candidate)] * (len(continuation) - before - len(written))
+    return np.asarray(offsets)
 
 
 def tokens_and_characters(counter: BaseCounter, context: str, continuation: str) -> tuple[list[int], NDArray[np.int64]]:

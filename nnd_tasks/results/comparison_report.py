@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.baselines import BASELINES, Writers, baseline_rates, writers_of
+from nnd_tasks.baselines import BASELINES, WRITERS, Writers, baseline_rates, writers_of
 from nnd_tasks.categories import ALL
 from nnd_tasks.results.compare import Comparison, rank
 from nnd_tasks.results.paired import Paired, test_texts
@@ -213,9 +213,10 @@ def baselines_of(paired: Paired) -> pd.DataFrame:
     texts, writers = None, list[Writers]()
     if table is not None:
         # Words are counted in the whole set.
-        columns = {name: table.column(name).to_pylist() for name in ("test_id", "high", "low")}
-        texts = [*{*columns["high"], *columns["low"]}]
-        writers_of_test = dict(zip(columns["test_id"], writers_of(table), strict=False))
+        whole = table.select([name for name in table.column_names if name in {"test_id", "high", "low", *WRITERS}])
+        whole = whole.to_pandas()
+        texts = [*{*whole["high"], *whole["low"]}]
+        writers_of_test = dict(zip(whole["test_id"], writers_of(whole), strict=False))
         writers = [writers_of_test.get(test_id, ("", "")) for test_id in tests.index] if writers_of_test else []
     rates = pd.DataFrame.from_dict(baseline_rates(pairs, tests["category"], texts, writers), orient="index")
     rates = rates.reindex(columns=[name for name in BASELINES if name in rates])

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.baselines import WRITERS, Writers, baseline_rates, favourite
+from nnd_tasks.baselines import baseline_rates, favourite, writers_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, expand, write_text
 from nnd_tasks.packages import has_package
@@ -77,7 +77,7 @@ class BuiltSet:
         """
         if config in self.tables:
             raise NNDError(f"two configs would be called {config!r}; rename one of the files")
-        rates, writers = table_rates(tests), _writers_of(tests)
+        rates, writers = table_rates(tests), writers_of(tests)
         table = check_table(_to_arrow(tests), f"config {config}")
         self.tables[config] = table
         self.summaries[config] = summarize(config, table)
@@ -91,11 +91,7 @@ class BuiltSet:
 def table_rates(tests: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Compute the `baseline_rates` of a table of tests."""
     texts = zip(tests["context"], tests["high"], tests["low"], strict=True)
-    return baseline_rates(texts, tests["category"].tolist(), writers=_writers_of(tests))
-
-
-def _writers_of(tests: pd.DataFrame) -> list[Writers]:
-    return [*zip(*(tests[name] for name in WRITERS), strict=True)] if {*WRITERS} <= {*tests} else []
+    return baseline_rates(texts, tests["category"].tolist(), writers=writers_of(tests))
 
 
 #: What an error span says where the source says nothing.

@@ -12,14 +12,11 @@ from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from lm_eval.api.instance import Instance
 from lm_eval.api.samplers import ContextSampler
-from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.sandbox import doubles_space
-from nnd_tasks.task.settings import Settings
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
@@ -198,21 +195,6 @@ class Request(Instance):  # type: ignore[misc]
             """model with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
             self,
         )
-
-
-def candidate_offsets(candidate: str, continuation: str) -> NDArray[np.int64]:
-    """Map each place between characters of a continuation to the place in its candidate that it stands for."""
-    numbered = Settings(number_lines=True).scored(candidate)
-    written = numbered if numbered in continuation else candidate
-    before = continuation.rindex(written)
-    offsets = [0] * before
-    start = 0
-    for line, as_written in zip(candidate.split("\n"), written.split("\n"), strict=True):
-        offsets += [start] * (len(as_written) - len(line))
-        offsets += range(start, start + len(line) + 1)
-        start += len(line) + 1
-    offsets += [len(candidate)] * (len(continuation) - before - len(written))
-    return np.asarray(offsets)
 
 
 class OverlongError(NNDError):

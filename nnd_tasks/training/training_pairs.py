@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, rewriting, write_text
+from nnd_tasks.likelihood.scored_tokens import candidate_offsets
 from nnd_tasks.publishers.licences import licence_names, terms_of, training_note
 from nnd_tasks.schema import SPANS, SPANS_COLUMN, clean_name
 from nnd_tasks.sets.write import write_parquet
@@ -30,7 +31,6 @@ from nnd_tasks.store import (
     read_table,
     without_preferences,
 )
-from nnd_tasks.task.request import candidate_offsets
 from nnd_tasks.task.sandbox import fill_template
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.task_files import tasks_on
