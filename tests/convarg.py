@@ -5,9 +5,9 @@ from collections import defaultdict
 from xml.etree import ElementTree as ET
 
 
-def read_table(path):
+def table(path, delimiter=","):
     with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        return list(csv.DictReader(file, delimiter=delimiter))
 
 
 def add(parent, **texts):
@@ -18,10 +18,10 @@ def add(parent, **texts):
 def write_xml(data, folder):
     """Write a file per topic; return their folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {(one["topic"], one["arg"]): one["text"] for one in read_table(data / "arguments.csv")}
-    topics = {one["topic"]: one for one in read_table(data / "topics.csv")}
+    texts = {(one["topic"], one["arg"]): one["text"] for one in table(data / "arguments.csv")}
+    topics = {one["topic"]: one for one in table(data / "topics.csv")}
     roots = defaultdict(lambda: ET.Element("list"))
-    for one in read_table(data / "pairs.csv"):
+    for one in table(data / "pairs.csv"):
         topic = topics[one["topic"]]
         pair = ET.SubElement(roots[topic["file"]], "annotatedArgumentPair")
         for name in ("arg1", "arg2"):

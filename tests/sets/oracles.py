@@ -3,12 +3,13 @@
 Each yields context, better, worse, whether the better one comes first, and what is known of the worse one, as `test_counts` says.
 """
 
-import csv
 import json
 import unicodedata
 from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import combinations
+
+from tests.convarg import table
 
 
 def nfc(text):
@@ -17,11 +18,6 @@ def nfc(text):
 
 def json_lines(path):
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
-
-
-def table(path, delimiter=","):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter=delimiter))
 
 
 def ready(context, better, worse, *known):

@@ -14,6 +14,7 @@ import pytest
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import read_table
 from tests.conftest import DATA, needs_data
+from tests.convarg import table
 from tests.sets.tables import pick
 
 LATER = DATA / "later"
@@ -22,11 +23,6 @@ QUALITY = {"Yes": 1, "Encouraging": 1, "No": 0, "Offensive": 0}
 
 def load(name):
     return json.loads((LATER / name).read_text("utf-8"))
-
-
-def table(name):
-    with (LATER / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def grouped(rows, *columns):
@@ -53,7 +49,7 @@ def mrbench():
 
 def medec():
     for split, prefix in (("Test", ""), ("Validation", "validation_")):
-        for row in table(f"medec/MEDEC-MS-{split}Set-with-GroundTruth-and-ErrorType.csv"):
+        for row in table(LATER / f"medec/MEDEC-MS-{split}Set-with-GroundTruth-and-ErrorType.csv"):
             if row["Error Flag"] == "1":
                 for config in ("notes", "sentences"):
                     yield prefix + config, [(1, ""), (0, row["Error Type"])]
@@ -82,7 +78,7 @@ def vtg():
 
 def tofueval():
     for config in ("dev", "test"):
-        rows = table(f"tofueval/factual_consistency/meetingbank_factual_eval_{config}.csv")
+        rows = table(LATER / f"tofueval/factual_consistency/meetingbank_factual_eval_{config}.csv")
         for summaries in grouped(rows, "doc_id", "topic"):
             kinds = [{row["type"] for row in rows if row["type"]} for rows in grouped(summaries, "model_name")]
             kinds = [{part.strip() for kind in of_one for part in kind.split(",")} for of_one in kinds]
@@ -123,7 +119,7 @@ def basse():
 
 
 def xsum_hallucination():
-    rows = table("xsum_hallucination/hallucination_annotations_xsum_summaries.csv")
+    rows = table(LATER / "xsum_hallucination/hallucination_annotations_xsum_summaries.csv")
     for summaries in grouped(rows, "bbcid"):
         judged = []
         for marks in grouped(summaries, "system"):
@@ -138,8 +134,8 @@ def xsum_hallucination():
 
 
 def convarg():
-    titles = {row["topic"]: row["title"] for row in table("convarg/topics.csv")}
-    for row in table("convarg/pairs.csv"):
+    titles = {row["topic"]: row["title"] for row in table(LATER / "convarg/topics.csv")}
+    for row in table(LATER / "convarg/pairs.csv"):
         votes = Counter(row[f"vote_{n}"] for n in range(1, 6))
         if max(votes["a1"], votes["a2"]) >= 4:
             yield "authors", [(1, ""), (0, titles[row["topic"]])]
