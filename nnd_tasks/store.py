@@ -312,7 +312,7 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
     names, default = list_configs(folder)
     config = config or default
     if config not in names:
-        names += config_names(read_header(folder), PREFERENCE_CONFIG)
+        names += config_names(read_header(folder), PREFERENCE_CONFIG, JUDGEMENTS)
         hint = did_you_mean(config, names) or "name one of these"
         if config.endswith(PREFERENCE_CONFIG):
             hint = f"build it: {how_to_build(folder.name)} --{PREFERENCE_CONFIG}"

@@ -160,7 +160,7 @@ def report_places() -> Report:
         tables=[Table("places", places, {"folder": "{folder}", "MB": lambda row: f"{row['bytes'] / 1e6:,.1f}"})],
         notes=[
             "To remove everything: nnd register --undo; pip uninstall nnd-tasks lm-eval-shared-prefix; delete the folders. "
-            "Downloaded models are in the cache of Hugging Face."
+            "Models that were downloaded are in the cache of Hugging Face, but SmolLM2, which is in models."
         ],
     )
 

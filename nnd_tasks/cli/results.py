@@ -85,6 +85,8 @@ def compare(
         from nnd_tasks.exchange.document_report import report_documents
 
         reports.append(report_documents(others))
+    for line in comparisons[0].not_compared if brief else ():
+        warn(line)
     show_reports(reports, out=out, form=form, brief=brief)
 
 

@@ -166,7 +166,9 @@ def judge(table: pd.DataFrame) -> pd.DataFrame:
     table = judge_differences(table.assign(question=table["category"] != ALL, span=1.0))
     shown, gain = table["significant"], table["difference"]
     kinds = {"worse": shown & (gain < 0), "better": shown & (gain >= GAIN), "a little better": shown}
-    kinds["refuted"] = (table["mde"] <= GAIN) | ((gain == 0) & (table["standard_error"] == 0))
+    # Where no prompt differs there is no MDE. Then at most 3 / n of all prompts do, by the rule of three.
+    same = (gain == 0) & (table["standard_error"] == 0) & (3 / table["prompts"] <= GAIN)
+    kinds["refuted"] = (table["mde"] <= GAIN) | same
     return table.assign(verdict=np.select([*kinds.values()], [*kinds], "open"))
 
 

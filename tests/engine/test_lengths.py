@@ -45,7 +45,7 @@ def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_mo
         with pytest.raises(NNDError, match=f"{REFUSED}.*add_bos_token=False"):
             evaluate(folder, ["nnd_demo"], limit=2, shared_prefix=sharing)
     arguments = {"pretrained": str(folder), "dtype": "float32"}
-    with pytest.raises(NNDError, match=REFUSED):
+    with pytest.raises(ModelError, match=REFUSED):
         run_stock(arguments, limit=2)
     # A task of lm-eval's own asks no counter.
     model = SharedPrefixLM(**arguments, device="cpu")

@@ -12,7 +12,7 @@ from engine_tests.comparing import pair_of, score_tokens
 from engine_tests.families import VOCABULARY
 from nnd_tasks.likelihood import likelihood_rules as rules
 from nnd_tasks.likelihood.likelihood_rules import KNOTS, RULES, Text, adjust
-from nnd_tasks.likelihood.rules_report import apply_rules, divide, report_rules
+from nnd_tasks.likelihood.rules_report import apply_rules, divide, judge, report_rules
 from nnd_tasks.likelihood.scored_tokens import STATS
 from nnd_tasks.likelihood.token_scores import CandidateTokens
 from nnd_tasks.results.read_runs import read_results
@@ -178,7 +178,9 @@ def test_the_rule_that_tells_is_chosen_on_each_half_and_better_on_the_other(tmp_
     assert (best["rate"], best["verdict"], best["length"]) == (1, "better", mark)
     assert (chosen["difference"], chosen["p"]) == (best["difference"], best["p"])
     assert run.tests["passed"].mean() == pytest.approx(best["base"]) == pytest.approx(1 - best["difference"])
-    assert table.loc["first_10", "verdict"] == "refuted", "all ten tokens: the mean"
+    assert table.loc["first_10", "verdict"] == "open", "all ten tokens: the mean; none of 60 prompts differs"
+    same = table.loc[["first_10"]].assign(category="all", prompts=100, low=math.nan, high=math.nan)
+    assert judge(same)["verdict"].item() == "refuted", "at most 3 in 100 can differ"
     assert best["p_holm"] == pytest.approx(best["p"] * len(table))
     assert {note.split()[0] for note in report.notes} == {
         "z",

@@ -6,14 +6,14 @@ import random
 from tests.random_models import evaluate
 from tests.task.tasks import small_set
 
-WORDS = ["the", "a", "boat", "river", "house", "old", "small", "of", "in", "on", "went", "saw", "made", "and", "then"]
+WORDS = ["the", "boat", "river", "house", "in", "went", "made"]
 
 
 def test_rates_of_prompts_are_lm_evals_accuracies(gpt2, tmp_path):
     rng = random.Random(0)
 
     def say():
-        return " ".join(rng.sample(WORDS, rng.randrange(1, 12)))
+        return " ".join(rng.sample(WORDS, rng.randrange(1, 7)))
 
     documents = [{"q": f"{i} {say()}", "c": [say() for _ in range(3)], "gold": i % 3} for i in range(24)]
     (tmp_path / "documents.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in documents))
@@ -36,9 +36,6 @@ def test_rates_of_prompts_are_lm_evals_accuracies(gpt2, tmp_path):
     folder = small_set(tmp_path, rows, doc_to_text="{{context}}\nAnswer:")
     (folder / "stock.yaml").write_text(json.dumps(stock))
     results = evaluate(gpt2, ["small", "stock"], include_path=[folder])["results"]
-    ours, theirs = (
-        {name.partition(",")[0]: rate for name, rate in results[task].items()} for task in ("small", "stock")
-    )
-    assert ours["clusters"] == len(documents)
-    assert (ours["pass_rate_prompts_sum"], ours["pass_rate_prompts_bytes"]) == (theirs["acc"], theirs["acc_bytes"])
-    assert theirs["acc_norm"] == theirs["acc_bytes"] != theirs["acc"], "these texts are ASCII"
+    ours, theirs = results["small"], results["stock"]
+    assert ours["pass_rate_prompts_sum,none"] == theirs["acc,none"] != theirs["acc_bytes,none"]
+    assert ours["pass_rate_prompts_bytes,none"] == theirs["acc_bytes,none"] == theirs["acc_norm,none"], "ASCII"
