@@ -133,6 +133,11 @@ def test_another_table_of_that_name_needs_replace_and_facts_stay(table, recipe):
     assert set(load("mine")["category"]) == {"preference"}
 
 
+def test_a_rater_who_judged_a_text_twice_is_named(tmp_path):
+    said = new(write_rows(tmp_path / "t.jsonl", [*ROWS, ROWS[1]]), f"{LABEL} --rater who")
+    assert "1 row in which a rater judges a text again, first 's' of 'q1 [[bad]] s'" in " ".join(said.split())
+
+
 def test_nothing_that_a_table_says_is_a_command_of_the_terminal(tmp_path):
     rows = [{"q": "\x1b[2J[bold]q", "a": "\x1b]0;x\x07" + text, "l": f"{text}\x1b[1m"} for text in ("good", "bad")]
     shown = new(write_rows(tmp_path / "t.jsonl", rows), f"{JUDGED} --label l --better good\x1b[1m --dry-run")
