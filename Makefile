@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 install: $(STAMP)
 
 $(STAMP): pyproject.toml engine/pyproject.toml constraints.txt requirements.lock demo.lock
-	$(PYTHON) -c 'import sys; sys.exit("nnd-tasks needs Python 3.10 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.11" if sys.version_info < (3, 10) else 0)'
+	$(PYTHON) -c 'import sys, tarfile; sys.exit(0 if hasattr(tarfile, "data_filter") else "nnd-tasks needs Python 3.10.12, or 3.11.4 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --no-deps --require-hashes --requirement requirements.lock
 	$(PIP) --constraint constraints.txt torch
