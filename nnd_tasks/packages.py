@@ -1,8 +1,10 @@
-"""Which optional packages of ``nnd_tasks`` are installed."""
+"""Which optional packages of ``nnd_tasks`` are installed, and what the core takes from them by name."""
 
 from __future__ import annotations
 
+import pkgutil
 from importlib.util import find_spec
+from typing import Any
 
 from nnd_tasks.errors import NNDError
 
@@ -21,3 +23,17 @@ def need_package(name: str, wanted_by: str) -> None:
     """
     if not has_package(name):
         raise NNDError(f"{wanted_by}: needs the package nnd_tasks.{name}, which is not installed")
+
+
+def load_optional(name: str, wanted_by: str) -> Any:
+    """Load a class or a function from an optional package.
+
+    Args:
+        name: ``module:Class``.
+        wanted_by: as for `need_package`.
+
+    Raises:
+        NNDError: the package is not installed.
+    """
+    need_package(name.split(".")[1], wanted_by)
+    return pkgutil.resolve_name(name)

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, expand, noting, parse_json, read_text, reading
-from nnd_tasks.packages import has_package, need_package
+from nnd_tasks.packages import has_package, load_optional
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
@@ -118,7 +117,7 @@ def read_results(
             with noting(skipped):
                 run = _read_whole(last)
                 if tokens:
-                    import_module("nnd_tasks.likelihood.token_scores").read_tokens(run)
+                    load_optional("nnd_tasks.likelihood.token_scores:read_tokens", "token scores")(run)
                 runs.append(run)
                 break
         for copy in (run for run in same if run.date == last.date):  # a link to these results, or a copy of them
@@ -129,8 +128,9 @@ def read_results(
     for note in notes_on(runs):
         _logger.warning(visible(note))
     if cluster or category:
-        need_package("exchange", "--cluster, --category")
-        runs[:] = import_module("nnd_tasks.exchange.any_task").label_documents(runs, cluster, category)
+        runs[:] = load_optional("nnd_tasks.exchange.any_task:label_documents", "--cluster, --category")(
+            runs, cluster, category
+        )
     return runs
 
 
@@ -273,7 +273,7 @@ def _results_beside(path: Path) -> Path:
 def _read_whole(run: Run) -> Run:
     """Add what became of its tests to a run of which only the results file was read."""
     if run.reader == METRIC:
-        whole: Run = import_module("nnd_tasks.exchange.any_task").read_documents(run)
+        whole: Run = load_optional("nnd_tasks.exchange.any_task:read_documents", run.task)(run)
         return whole
     return read_samples(run)
 
@@ -304,7 +304,7 @@ def _read_headers(file: Path, skipped: list[str] | None) -> list[Run]:
     if names and has_package("exchange"):
         with noting(skipped), _checking(file):
             beside = {task: _find_beside(file, name) for task, name in names.items()}
-            runs += import_module("nnd_tasks.exchange.any_task").read_headers(file, content, beside, skipped)
+            runs += load_optional("nnd_tasks.exchange.any_task:read_headers", str(file))(file, content, beside, skipped)
     return runs
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, cut_middle, typed_reason_of
+from nnd_tasks.packages import load_optional
 from nnd_tasks.redact import hidden_in_logs, hide, without_secrets
 from nnd_tasks.run import checks
 from nnd_tasks.run.adapter import (
@@ -235,8 +236,6 @@ def _score(run: CheckedRun) -> Any:
         RayWorkers.stop_all()
     keeping = [task for task in run.tasks if task.settings.tokens]
     if results is not None and keeping:
-        from nnd_tasks.task.reader import load_optional
-
         token_table = load_optional("nnd_tasks.likelihood.scored_tokens:token_table", "metadata tokens")
         results["tokens"] = {task.config.task: token_table(task.instances, task.pooled.answers) for task in keeping}
     _name_samples(results or {}, [task.config.task for task in run.tasks])

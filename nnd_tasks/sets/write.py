@@ -384,5 +384,4 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     # The metadata of `features.arrow_schema` is how a parquet file declares its features to `datasets`.
     features = datasets.Features.from_arrow_schema(table.schema)
     path.parent.mkdir(parents=True, exist_ok=True)
-    described = table.replace_schema_metadata(features.arrow_schema.metadata)
-    pq.write_table(described, path, compression="zstd")
+    pq.write_table(table.replace_schema_metadata(features.arrow_schema.metadata), path, compression="zstd")

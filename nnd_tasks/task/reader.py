@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.packages import need_package
+from nnd_tasks.packages import load_optional
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.schema import Breakdown
 from nnd_tasks.task.documents import Documents
@@ -57,20 +56,6 @@ def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
         raise NNDError(f"{written}: expected {', '.join(map(repr, ('writer', *READERS)))}")
     reader: Writer = load_optional(READERS[name], written)(config, settings)
     return reader
-
-
-def load_optional(name: str, needed_by: str) -> Any:
-    """Load a class or a function from an optional package.
-
-    Args:
-        name: ``module:Class``.
-        needed_by: what needs it, for the error.
-
-    Raises:
-        NNDError: the package is not installed.
-    """
-    need_package(name.split(".")[1], needed_by)
-    return pkgutil.resolve_name(name)
 
 
 class Answer(tuple[float, bool, int]):

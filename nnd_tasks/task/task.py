@@ -19,10 +19,11 @@ from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__, measures
 from nnd_tasks.errors import NNDError
+from nnd_tasks.packages import load_optional
 from nnd_tasks.schema import Breakdown
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
-from nnd_tasks.task.reader import Writer, load_optional, read_reader
+from nnd_tasks.task.reader import Writer, read_reader
 from nnd_tasks.task.request import (
     LEFT_OUT,
     PLACEHOLDER,

@@ -489,13 +489,13 @@ def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator
             continue
         if not foreign and ("task" not in settings or "group" in settings):
             continue
-        yield from _check_settings(Task(path.name, path, settings.get("dataset_name") or "", settings, foreign))
+        yield from _find_wrong_settings(Task(path.name, path, settings.get("dataset_name") or "", settings, foreign))
         for template in [settings.get("doc_to_text"), *_around(settings)]:
             if isinstance(template, str):
                 yield from _check_template(template, fields, path.name, loose=loose)
 
 
-def _check_settings(task: Task) -> list[Finding]:
+def _find_wrong_settings(task: Task) -> list[Finding]:
     if task.foreign:
         return [finding("task_code", f"{task.name} names {', '.join(task.foreign)}")]
     if task.settings.get("class") != CLASS:
@@ -552,7 +552,7 @@ def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:
         code = "config_not_built" if tasks_dir() in task.path.parents else "task_invalid"
         yield finding(code, f"{task.name} reads {config}; {how_to_build(folder.name)}")
         return
-    faults = _check_settings(task)
+    faults = _find_wrong_settings(task)
     yield from faults
     if config in folder.configs and not faults:
         yield from _check_categories(task, folder.configs[config])
