@@ -21,7 +21,7 @@ from nnd_tasks.categories import ALL
 if TYPE_CHECKING:
     import pandas as pd
 
-_PIECE = 1_000  # texts that are taken at a time
+_PIECE = 4_000  # texts that are taken at a time
 
 #: Baseline -> its rule for which of two candidates wins, without understanding either.
 BASELINES: Mapping[str, str] = {
@@ -32,14 +32,15 @@ BASELINES: Mapping[str, str] = {
     "unigram": "the candidate with the higher mean word frequency in the set's own candidates wins (log-likelihood per word)",
     "system": "the texts of one system win, of the one with which most tests pass; of the tests with a text of it",
 }
-#: Names of those who wrote the better and the worse candidate of a test; several names are separated by bars.
-Writers: TypeAlias = tuple[str, str]
+#: Names of those who wrote the better candidates of tests, and those of the worse; several names are separated by bars. Empty
+#: where they are not known.
+Writers: TypeAlias = Sequence[Sequence[str]]
 
 
-def favourite(writers: Iterable[Writers]) -> str:
+def favourite(writers: Writers) -> str:
     """Find the system whose texts most often win over those of another, the first in the alphabet of several; else ``""``."""
     wins = Counter[str]()
-    for (high, low), tests in Counter(map(tuple, writers)).items():
+    for (high, low), tests in Counter(zip(*writers, strict=True)).items():
         if high and low:
             wins.update(dict.fromkeys({*high.split("|")} - {*low.split("|")}, tests))
     return min(wins, key=lambda name: (-wins[name], name), default="")
@@ -84,7 +85,7 @@ def _share_words(
         prompt, candidate = divmod(keys[begin : begin + _PIECE], len(starts))
         there = slice(*starts_of_prompts[[prompt[0], prompt[-1] + 1]])
         of_each = np.repeat(np.arange(prompt[0], prompt[-1] + 1), sizes_of_prompts[prompt[0] : prompt[-1] + 1])
-        known = np.unique(of_each * most + words_of_prompts[there])
+        known = np.sort(of_each * most + words_of_prompts[there])
         size = sizes[candidate]
         pair = np.repeat(np.arange(len(size)), size)
         index = np.arange(len(pair)) + (starts[candidate] - np.cumsum(size) + size)[pair]
@@ -95,14 +96,14 @@ def _share_words(
 
 
 def baseline_passes(
-    pairs: Iterable[tuple[str, str, str]], texts: Sequence[str] | None = None, writers: Sequence[Writers] = ()
+    columns: Iterable[Sequence[str]], texts: Sequence[str] | None = None, writers: Writers = ()
 ) -> dict[str, NDArray[np.float64]]:
     """Tell which tests each of `BASELINES` passes; a tie fails, as for a model.
 
     Args:
-        pairs: (context, better candidate, worse candidate) of each test.
-        texts: distinct candidates to count words in; None takes those of ``pairs``.
-        writers: of each test; empty where they are not known, and then there is no ``system``.
+        columns: the contexts of tests, the better candidates, and the worse.
+        texts: distinct candidates to count words in; None takes those of the tests.
+        writers: of the tests; without them there is no ``system``.
 
     Returns:
         Baseline -> 1 where it passes a test, 0 where it fails, nan where it says nothing (``system`` of a test without a text of
@@ -110,11 +111,10 @@ def baseline_passes(
     """
     import pandas as pd  # slow to import
 
-    contexts, *sides = [*zip(*pairs, strict=True)] or [(), (), ()]
-    prompt, prompts = pd.factorize(np.array(contexts, dtype=object))
-    candidate, candidates = pd.factorize(np.array([*chain(*sides)], dtype=object))
+    contexts, *sides = (np.asarray(column, dtype=object) for column in columns)
+    prompt, prompts = pd.factorize(contexts)
+    candidate, candidates = pd.factorize(np.concatenate(sides))
     high, low = np.split(candidate, 2)
-    del contexts, sides  # of a million tests they are large
     number: defaultdict[str, int] = defaultdict(count().__next__)  # of each distinct word: a million texts have few
     words, sizes = _split_words(candidates, number)
     counts = np.bincount(words if texts is None else _split_words(texts, number)[0], minlength=len(number))
@@ -142,30 +142,30 @@ def baseline_passes(
     passes = {name: won.astype(float) for name, won in wins.items()}
     if best := favourite(writers):
         is_best = {names: best in names.split("|") for names in {*chain(*writers)}}
-        won, lost = (np.array([is_best[names] for names in side]) for side in zip(*writers, strict=True))
+        won, lost = (np.array([*map(is_best.__getitem__, side)]) for side in writers)
         passes["system"] = np.where(won | lost, won > lost, math.nan)
     return passes
 
 
 def baseline_rates(
-    pairs: Iterable[tuple[str, str, str]],
+    columns: Iterable[Sequence[str]],
     categories: Sequence[str],
     texts: Sequence[str] | None = None,
-    writers: Sequence[Writers] = (),
+    writers: Writers = (),
 ) -> dict[str, dict[str, float]]:
     """Compute how often each baseline passes: category, or ``all``, -> baseline -> pass rate, over the tests that it decides.
 
     A baseline that decides no test of a category is left out.
 
     Args:
-        pairs: (context, better candidate, worse candidate) of each test.
+        columns: as for `baseline_passes`.
         categories: of each test.
-        texts: as for `baseline_passes`.
+        texts: likewise.
         writers: likewise.
     """
     import pandas as pd  # slow to import
 
-    passes = pd.DataFrame(baseline_passes(pairs, texts, writers))
+    passes = pd.DataFrame(baseline_passes(columns, texts, writers))
     groups = [*passes.groupby(np.asarray(categories, dtype=object))]
     if not groups:
         return {}
@@ -176,6 +176,6 @@ def baseline_rates(
 WRITERS = ("high_system", "low_system")
 
 
-def writers_of(tests: pd.DataFrame) -> list[Writers]:
-    """Read who wrote the candidates of each test; an empty list where the tests do not say."""
-    return [*zip(*(tests[name].fillna("") for name in WRITERS), strict=True)] if {*WRITERS} <= {*tests} else []
+def writers_of(tests: pd.DataFrame) -> Writers:
+    """Read who wrote the candidates of tests, where they say it."""
+    return [tests[name].fillna("").tolist() for name in WRITERS if {*WRITERS} <= {*tests}]

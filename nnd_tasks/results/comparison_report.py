@@ -208,17 +208,17 @@ def baselines_of(paired: Paired) -> pd.DataFrame:
     run = paired.runs[0]
     tests = test_texts(run).loc[paired.tests["test_id"]]
     contexts = [str(run.documents[document].get("context") or "") for document in paired.tests["document"]]
-    pairs = [*zip(contexts, tests["high"], tests["low"], strict=True)]
     table = find_table(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))
-    texts, writers = None, list[Writers]()
+    texts: list[str] | None = None
+    writers: Writers = ()
     if table is not None:
         # Words are counted in the whole set.
         whole = table.select([name for name in table.column_names if name in {"test_id", "high", "low", *WRITERS}])
         whole = whole.to_pandas()
         texts = [*{*whole["high"], *whole["low"]}]
-        writers_of_test = dict(zip(whole["test_id"], writers_of(whole), strict=False))
-        writers = [writers_of_test.get(test_id, ("", "")) for test_id in tests.index] if writers_of_test else []
-    rates = pd.DataFrame.from_dict(baseline_rates(pairs, tests["category"], texts, writers), orient="index")
+        writers = writers_of(whole.set_index("test_id").reindex(tests.index))
+    columns = contexts, tests["high"], tests["low"]
+    rates = pd.DataFrame.from_dict(baseline_rates(columns, tests["category"], texts, writers), orient="index")
     rates = rates.reindex(columns=[name for name in BASELINES if name in rates])
     best = rates.drop(columns="system", errors="ignore").max(axis=1)
     return rates.assign(best_baseline=best).rename_axis("category").reset_index()

@@ -327,8 +327,8 @@ def _check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
 def _rate_baselines(tests: Tests) -> Iterator[tuple[tuple[str, str, int], pd.Series[float]]]:
     """Yield (config, category, number of tests) and how often each baseline passes, for categories of some size."""
     frame = tests.frame
-    writers = frame.reindex(columns=WRITERS, fill_value="").fillna("").to_numpy().tolist()
-    passes = baseline_passes(frame[["context", "high", "low"]].to_numpy().tolist(), writers=writers)
+    writers = frame.reindex(columns=WRITERS, fill_value="").fillna("").to_numpy().T.tolist()
+    passes = baseline_passes(frame[["context", "high", "low"]].to_numpy().T, writers=writers)
     rates = pd.DataFrame(passes, frame.index)
     by_category = [*rates.groupby(frame["category"])]
     for name, part in by_category if len(by_category) == 1 else [(ALL, rates), *by_category]:
