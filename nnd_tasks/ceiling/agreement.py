@@ -32,10 +32,7 @@ def measure_agreement(judgements: pd.DataFrame) -> dict[str, float]:
     if "rejected" in judgements:
         first = judgements["candidate"] < judgements["rejected"]  # in the alphabet
         judgements["value"] = np.where(judgements["score"] > 0, np.where(first, "first", "second"), "tie")
-        pairs = np.sort(judgements[["candidate", "rejected"]].to_numpy(object), axis=1)
-        judgements["candidate"] = [*map(str, pairs.tolist())]
-    judged = [name for name in ("context_id", "candidate", "attribute", "panel") if name in judgements]
-    judgements["unit"] = judgements.groupby(judged, dropna=False).ngroup()
+    judgements["unit"] = number_units(judgements)
     judgements["rater"] = judgements["rater"].where(judgements["rater"] != "", judgements["place"].map("#{}".format))
     numbers = pd.api.types.is_numeric_dtype(judgements["value"])
     by_rater = ["unit", "rater"]
@@ -67,6 +64,15 @@ def measure_agreement(judgements: pd.DataFrame) -> dict[str, float]:
         "units": units,
         "raters": raters,
     }
+
+
+def number_units(judgements: pd.DataFrame) -> pd.Series[int]:
+    """Number what was judged: a text, or a pair in either order, by an attribute and a panel."""
+    if "rejected" in judgements:
+        pairs = np.sort(judgements[["candidate", "rejected"]].to_numpy(object), axis=1)
+        judgements = judgements.assign(candidate=[*map(str, pairs.tolist())])
+    judged = [name for name in ("context_id", "candidate", "attribute", "panel") if name in judgements]
+    return judgements.groupby(judged, dropna=False).ngroup()
 
 
 def _compute_alpha(counts: Array, distance: Array, weights: Array) -> Any:

@@ -6,48 +6,80 @@ in each row.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 
-from nnd_tasks.ceiling.agreement import measure_agreement
+from nnd_tasks.ceiling.agreement import measure_agreement, number_units
 from nnd_tasks.ceiling.ceiling import list_ceilings
 from nnd_tasks.sets.pair import Judged, read_pairs
-from nnd_tasks.sets.recipe import PairRule, Recipe, Rule, SetRecipe
+from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.tables.cells import list_items
+from nnd_tasks.text import counted
+
+if TYPE_CHECKING:
+    from nnd_tasks.sets.build import BuiltSet
 
 #: Columns of a judgement that are texts.
 _TEXTS = ("context_id", "cluster_id", "candidate", "attribute", "category", "panel", "rater")
 
 
 def add_judgements(
-    details: dict[str, Any], rows: pd.DataFrame, judged: Judged, set_recipe: SetRecipe, config: str
-) -> dict[str, pa.Table]:
-    """Add to what a build reports of a config how far its raters agree, and what they pass of each other's tests.
+    built: BuiltSet, config: str, details: dict[str, Any], rows: pd.DataFrame, judged: Judged, set_recipe: SetRecipe
+) -> None:
+    """Add the single judgements of a config to a set, where several people judged one text.
 
     Args:
-        details: the report: ``ceiling`` is added, and ``agreement`` to the ``accounts`` of a set that is not the package's.
+        built: the set; of one that is not the package's, its ``notes`` say where a rater judged a text again.
+        config: whose judgements they are.
+        details: its report: ``ceiling`` is added, what raters pass of each other's tests; and ``agreement`` to the ``accounts``
+            of a set that is not the package's.
         rows: as for `list_judgements`.
         judged: likewise.
-        set_recipe: the set.
-        config: whose judgements they are.
-
-    Returns:
-        The config -> the single judgements; empty where there are none.
+        set_recipe: of the set.
     """
-    recipe, rule = set_recipe.recipe, set_recipe.rule
+    recipe, rule, own = set_recipe.recipe, set_recipe.rule, set_recipe.origin != "package"
     judgements = list_judgements(rows, judged, recipe, rule)
     if judgements is None:
-        return {}
-    if set_recipe.origin != "package" and (agreement := measure_agreement(judgements.to_pandas())):
+        return
+    if own and recipe.candidates != "rows":
+        built.notes += find_repeats(judgements, rule, errors="spans" in rows)
+    texts = [name for name in ("context_id", "candidate", "rejected", "attribute", "panel") if name in judgements]
+    if judgements.drop_duplicates([*texts, "rater", "place"]).groupby(texts).size().max() < 2:
+        return
+    if own and (agreement := measure_agreement(judgements)):
         details["accounts"]["agreement"] = agreement
-    details["ceiling"] = list_ceilings(judgements, recipe, rule, config)
-    return {config: judgements}
+    built.judgements[config] = pa.Table.from_pandas(judgements, preserve_index=False)
+    details["ceiling"] = list_ceilings(built.judgements[config], recipe, rule, config)
 
 
-def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pa.Table | None:
-    """List the single judgements of the rows of a config; None where nobody else judged the same text.
+def find_repeats(judgements: pd.DataFrame, rule: Rule, *, errors: bool) -> list[str]:
+    """Write a note where a named rater judged a text or pair in several rows, which are one vote.
+
+    Args:
+        judgements: of `list_judgements`.
+        rule: what is better.
+        errors: whether rows tell errors, as they do where there are categories: a text has many, and only rows that
+            contradict each other are repeats.
+    """
+    named = judgements[judgements["rater"] != ""]
+    value = named["label"].map(rule.is_better) if isinstance(rule, LabelRule) else named["score"]
+    by_rater = [number_units(named), named["rater"]]
+    again = value.groupby(by_rater).cumcount() > 0
+    if errors or (named["category"] != "").any():
+        again &= value.groupby(by_rater).transform("nunique") > 1
+    if not again.any():
+        return []
+    first = named[again].iloc[0]
+    return [
+        f"{counted(int(again.sum()), 'row')} in which a rater judges a text again, first {first['rater']!r} of "
+        f"{first['candidate'][:60]!r}; the rows of one rater are one vote: their mean, or their most frequent label"
+    ]
+
+
+def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pd.DataFrame | None:
+    """List the single judgements of the rows of a config; None where raters are neither named nor listed in cells.
 
     Args:
         rows: by role, as for `nnd_tasks.sets.pair.make_tests`; ``judgements`` of a ``prepare.py`` may add ``panel``, ``place``,
@@ -81,6 +113,4 @@ def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Ru
     table = said.reindex(columns=[*_TEXTS, *(["rejected"] if role == "winner" else [])]).astype(object).fillna("")
     table["place"] = said["place"].astype(int).where(table["rater"] == "", 0)
     table["label" if role == "label" else "score"] = said["value"]
-    texts = [name for name in ("context_id", "candidate", "rejected", "attribute", "panel") if name in table]
-    several = table.drop_duplicates([*texts, "rater", "place"]).groupby(texts).size().max() > 1
-    return pa.Table.from_pandas(table, preserve_index=False) if several else None
+    return table

@@ -25,7 +25,7 @@ from nnd_tasks.store import dataset_folder, user_tasks_dir
 from nnd_tasks.tables.cells import PATH, take_column
 from nnd_tasks.tables.propose import check_enough, find_columns, propose_pairs, propose_roles
 from nnd_tasks.tables.read import read_tables
-from nnd_tasks.text import counted, some_of
+from nnd_tasks.text import some_of
 
 #: Options of which one may be given and the other is found by its name.
 _PAIRS = ("chosen", "rejected", "pair", "winner", "winners")
@@ -114,7 +114,6 @@ def draft_set(
         else:
             table = read_tables(files.files.values(), recipe)
         named, proposed = _name_columns(recipe, table, pairs)
-        repeats = _find_repeats(named, table)
         del table
         if kind and kind.utf16 and named.spans and named.spans.column:
             named = make_recipe(
@@ -122,7 +121,6 @@ def draft_set(
             )
         set_recipe = change(set_recipe, recipe=named, prepare=prepare)
         built_set = make_of_files(set_recipe, files)
-    built_set.notes += repeats
     reports = built_set.report.values()
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
     expected = dict(count_categories(built_set.categories))
@@ -141,25 +139,6 @@ def _check_prepare(path: Path, kind: Kind | None, source: str, *, replace: bool)
             f"{path}: says what a row of {name} is, and `nnd build {name} --source {source}` uses it; take another name, or "
             "--replace, which forgets it"
         )
-
-
-def _find_repeats(recipe: Recipe, table: pd.DataFrame) -> list[str]:
-    """Write a note where a rater judged a text in several rows, which are one vote.
-
-    Rows with a category or marked errors are left alone: there a row is an error, and a text has many.
-    """
-    texts = [recipe.candidate, recipe.chosen, recipe.rejected, *recipe.pair]
-    columns = [column for column in (recipe.rater, recipe.context, *recipe.group, *texts) if column]
-    if not recipe.rater or recipe.category or recipe.spans or not {*columns} <= {*table}:
-        return []
-    judged = table[columns].dropna(subset=[recipe.rater]).astype(str)
-    again = judged[judged.duplicated()]
-    if again.empty:
-        return []
-    return [
-        f"{counted(len(again), 'row')} in which a rater judges a text again, first {again.iloc[0][recipe.rater]!r} of "
-        f"{again.iloc[0].iloc[-1][:60]!r}; the rows of one rater are one vote: their mean, or their most frequent label"
-    ]
 
 
 def _name_columns(recipe: Recipe, table: pd.DataFrame, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:

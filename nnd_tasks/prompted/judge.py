@@ -252,10 +252,9 @@ class Judge(Asker):
     # ------------------------------------------------------------ answers
 
     def collect_answers(self, requests: Sequence[Request], counter: BaseCounter) -> str | None:
-        """Put a `WrittenAnswer` in the place of each text.
+        """Put a `WrittenAnswer` in the place of each text, and warn where many cannot be read.
 
-        Raises:
-            NNDError: none of the answers can be read.
+        The run goes on where none can be read: the results of its other tasks are not lost, and these answers are kept.
         """
         unread, answers = [], 0
         for request in requests:
@@ -266,22 +265,16 @@ class Judge(Asker):
                     answers += 1
                     if self.asked.read_answer(answer) is None:
                         unread.append(answer)
-        if not unread:
-            return None
-        kinds = Counter(map(_describe_unread, unread)).most_common(3)
-        reasons = f"{'; '.join(f'{count:,} {kind}' for kind, count in kinds)}; the first is {str(unread[0])[-300:]!r}"
-        if len(unread) == answers:
-            raise NNDError(
-                f"task {self.task}: none of {answers:,} answers can be read: {reasons}; ask for a form that docs/readers.md "
-                "lists (ending), leave more room (--gen_kwargs max_gen_toks=N), or use the model's chat template"
-            )
         if len(unread) > _MANY * answers:
+            kinds = Counter(map(_describe_unread, unread)).most_common(3)
             logger.warning(
-                "%s: %d of %d answers cannot be read, and their tests fail: %s",
+                "%s: %d of %d answers cannot be read, and their tests fail: %s; the first is %r; ask for a form that "
+                "docs/readers.md lists (ending), leave more room (--gen_kwargs max_gen_toks=N), or use the model's chat template",
                 self.task,
                 len(unread),
                 answers,
-                reasons,
+                "; ".join(f"{count:,} {kind}" for kind, count in kinds),
+                str(unread[0])[-300:],
             )
         return None
 

@@ -204,7 +204,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
             if config in rows.judgements:
                 rows_of_config = rows.judgements[config]
                 judged = take_judgements(rows_of_config, recipe, rule)
-            built.judgements |= add_judgements(details, rows_of_config, judged, set_recipe, config)
+            add_judgements(built, config, details, rows_of_config, judged, set_recipe)
         del rows_of_config, judged  # tests as a table of Arrow need the memory
         if recipe.candidates != "rows":
             built.add(config, tests, details)

@@ -133,9 +133,26 @@ def test_another_table_of_that_name_needs_replace_and_facts_stay(table, recipe):
     assert set(load("mine")["category"]) == {"preference"}
 
 
-def test_a_rater_who_judged_a_text_twice_is_named(tmp_path):
-    said = new(write_rows(tmp_path / "t.jsonl", [*ROWS, ROWS[1]]), f"{LABEL} --rater who")
-    assert "1 row in which a rater judges a text again, first 's' of 'q1 [[bad]] s'" in " ".join(said.split())
+@pytest.mark.parametrize(
+    ("rows", "options", "notes"),
+    [
+        ([*ROWS, ROWS[1]], LABEL, 1),
+        ([*ROWS, ROWS[1]], f"{LABEL} --category k", 0),
+        ([*ROWS, {**ROWS[1], "l": "good"}], f"{LABEL} --category k", 1),
+        ([*ROWS, {**ROWS[1], "n": 3}], f"{SCORE} --category k", 1),
+        (
+            [{**pair, "who": "s"} for pair in [*PAIRS, {**PAIRS[0], "x": "bad", "y": "good"}]],
+            "--context q --pair x,y --winner w",
+            1,
+        ),
+    ],
+)
+def test_a_rater_who_judged_a_text_twice_is_named(rows, options, notes, tmp_path):
+    table = write_rows(tmp_path / "t.jsonl", rows)
+    made = new(table, f"{options} --rater who")
+    built = CliRunner().invoke(app, ["build", "mine", "--source", str(table)])
+    for said in (made, built.output):
+        assert " ".join(said.split()).count("1 row in which a rater judges a text again, first 's' of ") == notes
 
 
 def test_nothing_that_a_table_says_is_a_command_of_the_terminal(tmp_path):

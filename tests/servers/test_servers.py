@@ -343,8 +343,7 @@ def test_several_answers_of_a_model_in_this_process_differ_and_resume(gpt2, home
     def run():
         generation = {"max_gen_toks": 8, "temperature": 1.0, "do_sample": True}
         options = {"include_path": folder, "limit": 1, "use_cache": str(cache), "gen_kwargs": generation}
-        with pytest.raises(NNDError, match=r"none of .* answers can be read"):  # random weights
-            evaluate(gpt2, ["thrice"], batch_size=1, **options)
+        evaluate(gpt2, ["thrice"], batch_size=1, **options)
         [path] = tmp_path.glob("cache_*.db")
         with SqliteDict(str(path)) as answers:
             return dict(answers)
