@@ -215,7 +215,7 @@ def test_a_verdict_says_who_passes_more_on_what_and_how_surely():
     [said] = _verdicts(x=([1] * 2 + [0] * 18, [0] * 2 + [1] * 18), y=(same, same))
     assert said.startswith("m1 passes more tests than m0: m0 30.0%, m1 70.0% (+40.0 points, 95% interval +")
     assert said.endswith(
-        ", p <0.001). By category: m1 passes more on x (+80.0 points, p <0.001); no difference shown on y."
+        ", p <0.001). By category: m1 passes more on x (80.0 points, p <0.001); no difference shown on y."
     )
 
 
