@@ -147,7 +147,9 @@ def _describe_categories(categories: list[Any], words: Words) -> str:
         ]
         if rows:
             better = rows[0].second if second_is_better else rows[0].first
-            names = (f"{row.category} ({_write(row.difference, words)[1:]}{words.unit}, p {_write_p(row)})" for row in rows)
+            names = (
+                f"{row.category} ({_write(row.difference, words)[1:]}{words.unit}, p {_write_p(row)})" for row in rows
+            )
             statements.append(f"{better} {words.on} {', '.join(names)}")
     undecided = [row.category for row in categories if not row.significant]
     if undecided:
