@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
+from unittest.mock import patch
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, rewriting
@@ -47,14 +49,20 @@ def _find_on_hub() -> str:
 
 
 def _convert(package: Path, folder: Path) -> None:
-    """Write the package's GGUF file as an ordinary folder of transformers, in float32 (538 MB, a few seconds, once)."""
+    """Write the package's GGUF file as an ordinary folder of transformers, in float32 (538 MB, a few seconds, once).
+
+    It is parsed once. Upstream: `load_gguf_checkpoint` (transformers/modeling_gguf_pytorch_utils.py) parses it for the tokenizer,
+    the configuration and the weights, and makes the map of names for each module of the model; this takes twice as long.
+    """
     if importlib.util.find_spec("gguf") is None:
         raise NNDError(f"pretrained={SMOLLM2}: reading the package's file takes the package gguf; run `{INSTALL}`")
     say(f"pretrained={SMOLLM2}: writing the model to {folder}, once; this takes about half a minute", stderr=True)
+    import gguf
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-    with changing(folder), rewriting(folder) as new:
+    once = {name: functools.cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    with changing(folder), rewriting(folder) as new, patch.multiple(gguf, **once):
         tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=FILE)
         model = AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE, dtype=torch.float32)
         # A model that was read from GGUF refuses to be saved; the same weights in a model of a plain configuration do not.

