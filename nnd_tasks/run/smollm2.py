@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from nnd_tasks.errors import NNDError
@@ -61,7 +62,7 @@ def _convert(package: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-    once = {name: functools.cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    once: dict[str, Any] = {name: cache(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
     with changing(folder), rewriting(folder) as new, patch.multiple(gguf, **once):
         tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=FILE)
         model = AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE, dtype=torch.float32)
