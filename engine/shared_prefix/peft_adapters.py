@@ -33,7 +33,9 @@ def check_adapter(arguments: Mapping[str, Any]) -> None:
     if changed - {"the input embeddings"}:
         raise ModelError(
             f"peft={name}: changes {' and '.join(sorted(changed))}, and the model ties its output layer to its input embeddings; "
-            "lm-eval does not load that as it was trained. Merge it into untied weights: docs/backends.md of nnd-tasks, PEFT"
+            "lm-eval does not load that as it was trained. Score weights that it is merged into: model.lm_head.weight = "
+            "torch.nn.Parameter(model.lm_head.weight.clone()); model.config.tie_word_embeddings = False; "
+            "PeftModel.from_pretrained(model, ADAPTER).merge_and_unload().save_pretrained(FOLDER)"
         )
     if changed:
         logger.warning(
