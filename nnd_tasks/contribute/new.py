@@ -149,7 +149,7 @@ def _name_columns(recipe: Recipe, table: pd.DataFrame, pairs: Mapping[str, Any])
     by_name = propose_roles(table, make_recipe({**recipe.dump(), **paired}, "options"))
     recipe = make_recipe({**recipe.dump(), **paired, **by_name}, "options")
     for _, column in recipe.list_columns():
-        take_column(table, column)
+        take_column(table, column, each=True)
     if not recipe.pairs:
         check_enough(recipe, table)
     return recipe, [*(role for role in paired if role not in pairs), *by_name]

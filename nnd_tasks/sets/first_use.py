@@ -98,5 +98,6 @@ def load(name: str, config: str | None = None) -> datasets.Dataset | datasets.Da
 
     folder = provide_set(name)
     if config in config_names(read_header(folder), PREFERENCE_CONFIG, JUDGEMENTS):
-        return datasets.load_dataset(str(folder), config)
+        split = "test" if str(config).endswith(JUDGEMENTS) else None  # of preference data, all
+        return datasets.load_dataset(str(folder), config, split=split)
     return datasets.Dataset(read_table(folder, config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
@@ -164,8 +165,12 @@ def _read_scores(rows: pd.DataFrame, recipe: Recipe) -> Array:
 
 
 def check_labels(labels: Sequence[str], rule: LabelRule) -> None:
-    """Raise NNDError where a table lacks a label of the rule, or has one that differs from it in case only."""
-    offered = some_of(sorted(labels))
+    """Raise NNDError where a table lacks a label of the rule, or has one that differs in case only, or joins several."""
+    offered, known = some_of(sorted(labels)), {*labels, *rule.better}
+    for label in labels:
+        parts = [part.strip() for part in re.split("[;,|/]", label)]
+        if len(parts) > 1 and label not in rule.better and {*parts} <= known:
+            raise NNDError(f"the label {label!r} is several: write a list, {json.dumps(parts)}, or a row for each")
     if absent := [label for label in rule.better if label and labels and label not in labels]:
         raise NNDError(f"no candidate has the label {absent[0]!r}; the labels are {offered}")
     folded = {label.casefold() for label in rule.better}

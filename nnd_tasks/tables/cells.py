@@ -76,8 +76,13 @@ def list_items(cell: Any) -> list[Any]:
     return (list(content) or [None]) if isinstance(content, (list, tuple)) else [cell]
 
 
-def take_column(table: pd.DataFrame, name: str) -> Array:
+def take_column(table: pd.DataFrame, name: str, *, each: bool = False) -> Array:
     """Take a column by its name, or by a dotted name that leads into objects and lists; shape (rows,), of objects.
+
+    Args:
+        table: rows of a file.
+        name: of the column.
+        each: a field of a list of objects is the list of the field of each; else an item is named by its number.
 
     Raises:
         NNDError: there is no such column or field.
@@ -94,7 +99,7 @@ def take_column(table: pd.DataFrame, name: str) -> Array:
     absent = []
     for i, cell in enumerate(table[root].to_numpy(object)):
         try:
-            values[i] = _follow(cell, path)
+            values[i] = _follow(cell, path, each)
         except LookupError as error:
             absent.append(f"{place_of(table, i)}, column {name!r}: {error.args[0]}")
     if len(absent) == len(table):  # a field that some rows lack is as an empty cell
@@ -110,12 +115,14 @@ def split_column(table: pd.DataFrame, name: str) -> tuple[str, list[str]]:
     return ".".join(parts[:end]), parts[end:]
 
 
-def _follow(value: Any, path: Sequence[str]) -> Any:
-    for step in path:
+def _follow(value: Any, path: Sequence[str], each: bool) -> Any:
+    for number, step in enumerate(path):
         value = unpack(value)
         if is_missing(value) or value == "":
             return None
         items = isinstance(value, (list, tuple))
+        if items and each and not step.isdigit():
+            return [_follow(item, path[number:], each) for item in value]
         try:
             value = value[int(step)] if items else value[step]
         except (LookupError, TypeError, ValueError):

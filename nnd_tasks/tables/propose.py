@@ -112,14 +112,18 @@ def _are_numbers(table: pd.DataFrame, column: str, recipe: Recipe) -> bool:
 
 
 def _looks_like_rank(table: pd.DataFrame, recipe: Recipe) -> bool:
-    """Whether a column of scores is called a rank, or each context has the numbers 1, 2, ... of places, ties included."""
+    """Whether a column of scores is called a rank, or each context has the numbers 1, 2, ... of places, ties included.
+
+    Where raters are named, each rater of a context has them.
+    """
     column = str(recipe.score)
     if column.casefold().rpartition(".")[2] in COLUMN_NAMES["ranks"]:
         return True
     if {column, recipe.context} - {*table.columns}:
         return False
     scores = pd.Series([as_number(cell, recipe, texts_of_nobody(recipe)) for cell in table[column]], dtype=object)
-    by_context = scores.dropna().groupby(table[recipe.context].map(str))
+    keys = [name for name in (recipe.context, recipe.rater) if name in table]
+    by_context = scores.dropna().groupby([table[key].map(str) for key in keys])
     places = by_context.agg(
         lambda places: all(sum(other < place for other in places) < place <= len(places) for place in places)
     )

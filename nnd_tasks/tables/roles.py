@@ -40,6 +40,8 @@ FIELD = "field "  # before the name of a prompt field, as a column of rows
 TEXTS = ("context", "candidate", "chosen", "rejected")
 #: Roles whose texts are names; white space around a name does not count.
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
+#: Roles of which a list in a cell has an item for each judgement of its row.
+JUDGING = ("label", "score", "winner", "rater")
 
 
 # ---------------------------------------------------------------- what is left out
@@ -104,7 +106,8 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     columns |= dict(zip(("high_system", "low_system"), recipe.systems, strict=False))
     columns |= {"winner": recipe.winner} if recipe.winner else {}
     columns |= {FIELD + name: column for name, column in recipe.field.items()}
-    rows = pd.DataFrame({role: take_column(table, column) for role, column in columns.items()}, dtype=object)
+    cells = {role: take_column(table, column, each=role in JUDGING) for role, column in columns.items()}
+    rows = pd.DataFrame(cells, dtype=object)
     known = [name for name in (PATH, ROW, "where", "exclusion") if name in table]
     rows[known] = table[known].to_numpy(object)
     if recipe.group:
@@ -116,7 +119,8 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         return rows.assign(attribute=take_column(table, next(iter(recipe.attribute.values()))))
     role = "winner" if recipe.pair else "label" if recipe.by_label else "score"
     of_each = [
-        rows.assign(attribute=name, **{role: take_column(table, column)}) for name, column in recipe.attribute.items()
+        rows.assign(attribute=name, **{role: take_column(table, column, each=True)})
+        for name, column in recipe.attribute.items()
     ]
     return pd.concat(of_each).sort_index(kind="stable")
 

@@ -155,6 +155,29 @@ def test_a_rater_who_judged_a_text_twice_is_named(rows, options, notes, tmp_path
         assert " ".join(said.split()).count("1 row in which a rater judges a text again, first 's' of ") == notes
 
 
+def test_a_list_of_objects_has_a_judgement_of_each(tmp_path, nnd_home):
+    rows = [{**row, "v": [{"by": by, "n": row["n"]} for by in "xy"]} for row in ROWS]
+    new(write_rows(tmp_path / "t.jsonl", rows), f"{JUDGED} --score v.n --rater v.by --min-gap 2")
+    judged = load("mine", "default_judgements").to_pandas()
+    assert judged.groupby("rater")["score"].sum().to_dict() == {"x": -4, "y": -4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        (
+            {"l": "good; bad"},
+            LABEL,
+            """the label 'good; bad' is several: write a list, ["good", "bad"], or a row for each""",
+        ),
+        ({}, f"{JUDGED} --score n --rater who --min-gap 1", "is 1 the best in column 'n'?"),
+    ],
+)
+def test_what_may_be_several_labels_or_ranks_is_asked(changes, options, message, tmp_path):
+    rows = [{**row, "n": rank % 3 + 1, "who": who} for who in "xyz" for rank, row in enumerate(ROWS)]
+    assert message in refusal(write_rows(tmp_path / "t.jsonl", [{**rows[0], **changes}, *rows[1:]]), options)
+
+
 def test_nothing_that_a_table_says_is_a_command_of_the_terminal(tmp_path):
     rows = [{"q": "\x1b[2J[bold]q", "a": "\x1b]0;x\x07" + text, "l": f"{text}\x1b[1m"} for text in ("good", "bad")]
     shown = new(write_rows(tmp_path / "t.jsonl", rows), f"{JUDGED} --label l --better good\x1b[1m --dry-run")

@@ -57,7 +57,7 @@ def built(tmp_path, nnd_home):
 
 def test_a_later_build_keeps_those_of_other_configs_and_datasets_loads_them(built):
     assert list_configs(built)[0] == ["one", "two"]
-    assert read_judgements(built, "one").num_rows == load("rated", "two_judgements")["test"].num_rows == 5
+    assert read_judgements(built, "one").num_rows == load("rated", "two_judgements").num_rows == 5
     card = (built / "README.md").read_text("utf-8")
     assert "| `one_judgements` | `one` | 5 | not named: places in a list |" in card
 
