@@ -120,16 +120,15 @@ def baseline_passes(
     counts = np.bincount(words if texts is None else _split_words(texts, number)[0], minlength=len(number))
     total = counts.sum()
     logs = np.array([math.log(of_word / total) if of_word else -math.inf for of_word in counts.tolist()])
-    ends = np.cumsum(sizes)
     mean = np.full(len(sizes), -math.inf)
+    first = 0
     for begin in range(0, len(sizes), _PIECE):
-        some = slice(begin, begin + _PIECE)
-        first, last = (ends[some] - sizes[some])[0], ends[some][-1]
-        sums = np.bincount(
-            np.repeat(np.arange(len(sizes[some])), sizes[some]), logs[words[first:last]], len(sizes[some])
-        )
-        np.divide(sums, sizes[some], out=mean[some], where=sizes[some] > 0)
-    lengths, lines = (np.array([*map(measure, candidates)]) for measure in (len, lambda text: text.count("\n")))
+        size = sizes[begin : begin + _PIECE]
+        last = first + size.sum()
+        sums = np.bincount(np.repeat(np.arange(len(size)), size), logs[words[first:last]], len(size))
+        np.divide(sums, size, out=mean[begin : begin + _PIECE], where=size > 0)
+        first = last
+    lengths, lines = np.array([(len(text), text.count("\n")) for text in candidates]).reshape(-1, 2).T
     shares = _share_words(np.tile(prompt, 2), candidate, (words, sizes), _split_words(prompts, number))
     share_of_high, share_of_low = np.split(shares, 2)
     wins = {

@@ -78,7 +78,7 @@ TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "in
 _COLUMNS = {name: TYPES[type_name] for name, type_name in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items()} | {
     SPANS_COLUMN: SPANS
 }
-#: Rows that `fingerprint` takes at a time.
+#: Rows that are taken at a time.
 _PIECE = 10_000
 RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS) | {SPANS_COLUMN}
 #: What a document of the harness holds besides prompt fields; no column may have these names.
@@ -92,11 +92,23 @@ def to_nfc(text: str) -> str:
 
 def short_hash(*texts: str) -> str:
     """Hash texts: 16 hex digits of SHA-256; ("ab", "c") and ("a", "bc") differ."""
-    parts: list[bytes] = []
-    for text in texts:
-        data = text.encode("utf-8")
-        parts += (len(data).to_bytes(8, "big"), data)
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+    parts = (text.encode("utf-8") for text in texts)
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()[:16]
+
+
+def hash_rows(*columns: Iterable[str]) -> list[str]:
+    """Hash the texts of each row of some columns, as `short_hash` does, in less time."""
+    hashes: list[str] = []
+    cells = [np.asarray(column, dtype=object) for column in columns]
+    for start in range(0, len(cells[0]), _PIECE):
+        parts: list[pa.Array] = []
+        for column in cells:
+            texts = pa.array(column[start : start + _PIECE], pa.binary())
+            sizes = pa.py_buffer(pc.binary_length(texts).to_numpy().astype(">i8"))
+            parts += [pa.Array.from_buffers(pa.binary(8), len(texts), [None, sizes]).cast(pa.binary()), texts]
+        rows = pc.binary_join_element_wise(*parts, b"").to_numpy(zero_copy_only=False)
+        hashes += [hashlib.sha256(row).hexdigest()[:16] for row in rows]
+    return hashes
 
 
 def slug(name: str) -> str:
@@ -351,19 +363,12 @@ def summarize(name: str, table: pa.Table) -> ConfigSummary:
         name: of the config.
         table: its tests.
     """
-
-    def number(*columns: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Number the distinct texts of columns, which come one after the other."""
-        chunks = [chunk for column in columns for chunk in column.chunks]
-        encoded = pa.chunked_array(chunks, columns[0].type).dictionary_encode()
-        return np.concatenate([np.empty(0, np.int64), *(chunk.indices.to_numpy() for chunk in encoded.chunks)])
-
-    prompt, text = number(table["cluster_id"]), number(table["high"], table["low"])
+    texts = [table.select(["cluster_id", name]).rename_columns(["prompt", "text"]) for name in ("high", "low")]
     return ConfigSummary(
         name=name,
         tests=table.num_rows,
-        clusters=len(np.unique(prompt)),
-        candidates=len(np.unique(np.tile(prompt, 2) * (1 + text.max(initial=0)) + text)),
-        categories=dict(sorted(Counter(list_texts(table["category"])).items())),
+        clusters=pc.count_distinct(table["cluster_id"]).as_py(),
+        candidates=pa.concat_tables(texts).group_by(["prompt", "text"]).aggregate([]).num_rows,
+        categories=dict(sorted(Counter(table["category"].to_pylist()).items())),
         fingerprint=fingerprint(table),
     )

@@ -188,8 +188,7 @@ def find_space_twins(prompts: pd.DataFrame) -> pd.Series[bool]:
     Args:
         prompts: the texts of distinct prompts, a column each for the context and the prompt fields.
     """
-    texts = prompts.fillna("").astype(str)
-    return texts.map(_join_words).duplicated(keep=False) & ~texts.duplicated(keep=False)
+    return prompts.map(_join_words).duplicated(keep=False) & ~prompts.duplicated(keep=False)
 
 
 def find_repeated_prompts(tests: pd.DataFrame) -> pd.Series[bool]:
@@ -228,8 +227,8 @@ def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]
         is_text = role in TEXTS or role.startswith(FIELD)
         if role in (*NAMES, "winner", "spans") or (is_text and recipe.candidates != "rows"):
             traces = traces_of(role, recipe)
-            texts = (cell.strip() for cell in rows[role] if isinstance(cell, str))
-            counts[role.removeprefix(FIELD)] = dict(Counter(text for text in texts if text in traces))
+            texts = map(str.strip, [cell for cell in rows[role] if isinstance(cell, str)])
+            counts[role.removeprefix(FIELD)] = dict(Counter(filter(traces.__contains__, texts)))
     return {role: texts for role, texts in counts.items() if texts}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
+from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, hash_rows, short_hash
 from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_counts, tally_judged, tally_rows
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, ScoreRule
 from nnd_tasks.sets.rows import clean_rows
@@ -104,7 +104,9 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreR
     if rule.role not in rows:
         raise NNDError(f"{place_of(rows, 0)}: the rule needs a {rule.role}, and no column has one")
     rows, prompts = clean_rows(rows, recipe, rule.role)
-    rows["group_id"] = rows["group"] if "group" in rows else prompts["cluster_id"].to_numpy(object)[rows["prompt"]]
+    rows["group_id"] = (
+        rows["group"] if "group" in rows else prompts["cluster_id"].take(rows["prompt"]).set_axis(rows.index)
+    )
     rows["group"] = rows.groupby("group" if "group" in rows else "prompt", sort=False, dropna=False).ngroup()
     if len(conflicting := np.flatnonzero(rows["prompt"] != rows.groupby("group")["prompt"].transform("first"))):
         raise NNDError(
@@ -240,12 +242,14 @@ def _rate_by_label(judgements: pd.DataFrame, rule: LabelRule) -> tuple[pd.DataFr
         ``value`` (its label, `_elect`), ``quality`` (the rank of that; both are missing on a tie) and ``differently`` (whether
         its ranks differ) by ``candidate_id``; and the ``judgement_id`` of those that do not count for their rater.
     """
-    votes = judgements.drop_duplicates("judgement_id")
+    votes = judgements.filter(["judgement_id", "candidate_id", "value", "row_id", "rater"]).drop_duplicates(
+        "judgement_id"
+    )
     label, undecided = elect(votes, "candidate_id", "value", rule.is_better)
     votes = votes[~votes["judgement_id"].isin(undecided)]
-    ranks = votes["value"].map(rule.is_better).groupby(votes["candidate_id"]).nunique()
+    ranks = votes["value"].map(cache(rule.is_better)).groupby(votes["candidate_id"]).nunique()
     value = label.reindex(ranks.index)
-    quality = value.map(rule.is_better, na_action="ignore").astype(float)
+    quality = value.map(cache(rule.is_better), na_action="ignore").astype(float)
     return pd.DataFrame({"value": value, "quality": quality, "differently": ranks > 1}), undecided
 
 
@@ -334,7 +338,7 @@ def _elect(votes: pd.DataFrame, key: str, choice: str, rank: Callable[[Any], flo
 
     A key of which two ranks are as frequent has no choice: of good, good, bad it has good, of good, bad none.
     """
-    votes = votes.assign(rank=votes[choice].map(rank))
+    votes = votes[[key, choice]].assign(rank=votes[choice].map(cache(rank)))
     of_rank, of_choice = (votes.groupby([key, name])[key].transform("size") for name in ("rank", choice))
     best = votes.assign(votes=of_choice)[of_rank == of_rank.groupby(votes[key]).transform("max")]
     best = best.sort_values(["votes", choice], ascending=[False, True])
@@ -410,7 +414,7 @@ def _check_aspects(judgements: pd.DataFrame, recipe: Recipe, rule: LabelRule) ->
     if recipe.several_errors or "category" not in judgements:
         return
     named = judgements[judgements["category"].notna()]
-    by_candidate = named.assign(rank=named["value"].map(rule.is_better)).groupby("candidate_id")
+    by_candidate = named.assign(rank=named["value"].map(cache(rule.is_better))).groupby("candidate_id")
     differing = (by_candidate[["rank", "category"]].nunique() > 1).all(axis=1)
     mixed = named[named["candidate_id"].map(differing).astype(bool)]
     if len(mixed):
@@ -432,8 +436,9 @@ def pair_candidates(candidates: pd.DataFrame, gap: float) -> tuple[Index, Index,
     Raises:
         NNDError: there are more pairs than can be formed.
     """
-    order = np.lexsort((np.arange(len(candidates)), candidates["attribute_id"], candidates["group"]))
-    group = candidates.iloc[order].groupby(["group", "attribute_id"], sort=False).ngroup().to_numpy()
+    keys = candidates[["group", "attribute_id"]]
+    order = np.lexsort((keys["attribute_id"], keys["group"]))
+    group = keys.iloc[order].groupby([*keys], sort=False).ngroup().to_numpy()
     quality = candidates["quality"].to_numpy(float)[order]
     sizes = np.bincount(group, minlength=1)
     compared = int((sizes * (sizes - 1) // 2).sum())
@@ -521,13 +526,14 @@ def _make_table(columns: Mapping[str, Any], prompts: pd.DataFrame, always: Colle
     table = table.assign(**{"context_id": table["cluster_id"], "category": "", **known_columns})
     for name, dtype in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
         if dtype == "string" and name in table:
-            table[name] = table[name].astype(object).where(table[name].notna(), "")
+            table[name] = table[name].astype(object).fillna("")
             if name in OPTIONAL_COLUMNS and name not in always and (table[name] == "").all():
                 del table[name]
-    table["category"] = table["category"].where(table["category"] != "", UNCATEGORISED)
-    keys = ["context_id", "high", "low", "category"]
-    turn = table.groupby(keys, sort=False).cumcount() + 1
-    table["test_id"] = [*map(short_hash, *(table[key] for key in keys), map(str, turn))]
+    table["category"] = table["category"].replace("", UNCATEGORISED)
+    texts = [table[name] for name in ("context_id", "high", "low", "category")]
+    table["test_id"] = hash_rows(*texts, ["1"] * len(table))
+    if table["test_id"].duplicated().any():
+        table["test_id"] = hash_rows(*texts, (table.groupby("test_id").cumcount() + 1).map(str))
     names = (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN)
     return table[[*(name for name in names if name in table), *fields]]
 
@@ -588,7 +594,7 @@ def read_pairs(rows: pd.DataFrame, recipe: Recipe) -> Judged:
     has_context = "context" in rows
     pairs, prompts = clean_rows(rows, recipe)
     by_text = recipe.candidates != "rows"
-    clusters = pd.Series(prompts["cluster_id"].to_numpy(object)[pairs["prompt"]], pairs.index)
+    clusters = prompts["cluster_id"].take(pairs["prompt"]).set_axis(pairs.index)
     if not has_context and not recipe.field:
         texts = zip(pairs["chosen"].fillna(""), pairs["rejected"].fillna(""), strict=True)
         clusters = clusters.where(pairs["context"].fillna("") != "", [short_hash("", *sorted(pair)) for pair in texts])

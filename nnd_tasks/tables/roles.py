@@ -107,9 +107,8 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     columns |= {"winner": recipe.winner} if recipe.winner else {}
     columns |= {FIELD + name: column for name, column in recipe.field.items()}
     cells = {role: take_column(table, column, each=role in JUDGING) for role, column in columns.items()}
+    cells |= {name: table[name].to_numpy(object) for name in (PATH, ROW, "where", "exclusion") if name in table}
     rows = pd.DataFrame(cells, dtype=object)
-    known = [name for name in (PATH, ROW, "where", "exclusion") if name in table]
-    rows[known] = table[known].to_numpy(object)
     if recipe.group:
         keys = [as_texts(take_column(table, column), table, column) for column in recipe.group]
         rows["group"] = keys[0] if len(keys) == 1 else [short_hash(*map(str, row)) for row in zip(*keys, strict=True)]

@@ -227,7 +227,7 @@ def _find_low_power(tests: Tests) -> str:
 
 def _find_space_twins(tests: Tests) -> Hits:
     prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]
-    twins = find_space_twins(prompts.drop(columns="cluster_id"))
+    twins = find_space_twins(prompts.drop(columns="cluster_id").fillna("").astype(str))
     return tests.frame["cluster_id"].isin(prompts["cluster_id"][twins])
 
 
