@@ -225,8 +225,8 @@ def _read_marker(folder: Path) -> tuple[str, str]:
     text = ""
     with suppress(OSError, UnicodeDecodeError):
         text = (folder / MARKER).read_text(encoding="utf-8")
-    lines = [*text.split("\n"), ""]  # an earlier snapshot wrote more than two
-    return lines[0], lines[1]
+    sources, _, home = text.partition("\n")
+    return sources, home
 
 
 def _list_sources() -> Iterator[tuple[Path, Path]]:
