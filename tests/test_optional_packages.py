@@ -42,7 +42,7 @@ main()
 def test_without_the_optional_packages(tmp_path, gpt2, llama):
     """All are removed at once: if none of them is needed, no single one is."""
     for name in ("nnd_tasks", "task_yamls"):
-        shutil.copytree(REPO / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(REPO / name, tmp_path / name)
     for name in PACKAGES:
         shutil.rmtree(tmp_path / "nnd_tasks" / name)
     (tmp_path / "matplotlib.py").write_text("raise SystemExit('matplotlib is imported')", "utf-8")

@@ -32,10 +32,12 @@ doc_to_choice: "{{{{endings}}}}"
 doc_to_target: label
 metric_list: [{{metric: acc}}, {{metric: acc_norm}}, {{metric: acc_mutual_info}}]
 """
-#: A process in which nnd-tasks cannot be imported.
+#: A process in which nnd-tasks cannot be imported, and lm-eval has no tasks of its own, which take seconds to list.
 ALONE = """
 import runpy, sys
 sys.modules["nnd_tasks"] = None
+from lm_eval.tasks import manager
+manager.__file__ = "none/manager.py"
 runpy.run_module("shared_prefix", run_name="__main__")
 assert not [name for name in sys.modules if name.startswith("nnd_tasks.")]
 """

@@ -11,6 +11,7 @@ import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def fill_folder(folder: Path, beside: Path, *, hint: str = "") -> None:
             raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
         sources = _fingerprint_sources()
         new = prepared / "new"
-        files = _list_files()
+        files = _list_files(sources)
         for name, (text, _) in files.items():
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,7 +226,7 @@ def _read_marker(folder: Path) -> tuple[str, str]:
     text = ""
     with suppress(OSError, UnicodeDecodeError):
         text = (folder / MARKER).read_text(encoding="utf-8")
-    sources, _, home = text.partition("\n")
+    sources, home, *_ = f"{text}\n".split("\n")
     return sources, home
 
 
@@ -241,10 +242,11 @@ def _fingerprint_sources() -> str:
     return short_hash(__version__, *(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states))
 
 
-def _list_files() -> dict[str, tuple[str, dict[str, Any]]]:
+@lru_cache(maxsize=2)
+def _list_files(sources: str) -> dict[str, tuple[str, dict[str, Any]]]:
     """List path within the folder -> text of each file, and its settings, none where we cannot read it.
 
-    A task of the user takes the place of ours of the same name.
+    A task of the user takes the place of ours of the same name. ``sources`` is their fingerprint.
     """
     files: dict[str, tuple[str, dict[str, Any]]] = {}
     file_of_task: dict[str, str] = {}
