@@ -368,7 +368,7 @@ def summarize(name: str, table: pa.Table) -> ConfigSummary:
         name=name,
         tests=table.num_rows,
         clusters=pc.count_distinct(table["cluster_id"]).as_py(),
-        candidates=pa.concat_tables(texts).group_by(["prompt", "text"]).aggregate([]).num_rows,
+        candidates=pa.concat_tables(texts).group_by(["prompt", "text"], use_threads=False).aggregate([]).num_rows,
         categories=dict(sorted(Counter(table["category"].to_pylist()).items())),
         fingerprint=fingerprint(table),
     )

@@ -256,15 +256,8 @@ def _to_table(path: Path, rows: Iterable[list[Any]], *, texts: bool = False) -> 
     names: list[str] = []
     numbers: list[int] = []
     columns: list[list[Any]] = []
-    piece: list[list[Any]] = []
+    once: dict[Any, Any] = {}
     number = header = 0
-
-    def keep() -> None:
-        once: dict[Any, Any] = {}
-        for column, cells in zip(columns, zip(*piece, strict=False), strict=False):
-            column.extend(map(once.setdefault, cells, cells) if texts else cells)
-        piece.clear()
-
     try:
         for number, cells in enumerate(rows, start=1):
             if cells.count("") == len(cells):
@@ -280,12 +273,12 @@ def _to_table(path: Path, rows: Iterable[list[Any]], *, texts: bool = False) -> 
                 if len(cells) < len(names) or any(cells[len(names) :]):
                     raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
             numbers.append(number)
-            piece.append(cells)
-            if len(piece) == _PIECE_ROWS:
-                keep()
+            for column, cell in zip(columns, cells, strict=False):
+                column.append(once.setdefault(cell, cell) if texts else cell)
+            if number % _PIECE_ROWS == 0:
+                once.clear()
     except csv.Error as error:
         raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
-    keep()
     if names and names[-1].startswith("# ") and not any(columns[-1]):
         names.pop()
         columns.pop()
@@ -453,18 +446,18 @@ def _read_objects(path: Path, encoding: str | None) -> pd.DataFrame:
     """Read the objects of a JSON file as a table, None where one lacks a field; ``@row`` says ``line 3``."""
     places: list[str] = []
     columns: dict[str, list[Any]] = {}
-    values = _values(path, encoding)
-    while piece := [*islice(values, _PIECE_ROWS)]:
-        once: dict[str, str] = {}
-        for name in dict.fromkeys(chain.from_iterable(value for _, value in piece)):
-            cells = (value.get(name) for _, value in piece)
+    once: dict[str, str] = {}
+    for place, value in _values(path, encoding):
+        if value.keys() != columns.keys():
+            for name in value:
+                columns.setdefault(name, [None] * len(places))
+            value = {name: value.get(name) for name in columns}
+        for name, cell in value.items():
             # Equal texts that stand near each other become one object; nan is nothing.
-            columns.setdefault(name, [None] * len(places)).extend(
-                once.setdefault(cell, cell) if type(cell) is str else None if cell != cell else cell for cell in cells
-            )
-        places += [place for place, _ in piece]
-        for column in columns.values():
-            column += [None] * (len(places) - len(column))
+            columns[name].append(once.setdefault(cell, cell) if type(cell) is str else None if cell != cell else cell)
+        places.append(place)
+        if len(places) % _PIECE_ROWS == 0:
+            once.clear()
     return pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in {**columns, ROW: places}.items()})
 
 
@@ -501,10 +494,10 @@ def _parse_json_texts(text: str, source: str) -> Iterator[tuple[int, Any]]:
     while (start := skip_space(text, end).end()) < len(text) or not end:  # type: ignore[union-attr]
         line += text.count("\n", earlier, start)
         try:
-            value, end = DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError):
+            value, end = DECODER.scan_once(text, start)  # type: ignore[attr-defined]
+        except (StopIteration, ValueError, RecursionError):
             with reading_json(f"{source}, line {line}" if end else source, _HINT):
-                raise
+                DECODER.raw_decode(text, start)
         yield line, value
         earlier = start
 
