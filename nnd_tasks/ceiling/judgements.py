@@ -94,7 +94,8 @@ def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Ru
         judgement in its row, from 1; ``label``, or ``score``, which is of pairs 1 for the candidate and 0 for a tie.
     """
     role = "winner" if isinstance(rule, PairRule) else rule.role
-    if not {"rater", "place"} & {*rows} and all(len(list_items(cell)) < 2 for cell in rows.get(role, ())):
+    distinct = {id(cell): cell for cell in rows.get(role, ())}
+    if not {"rater", "place"} & {*rows} and all(len(list_items(cell)) < 2 for cell in distinct.values()):
         return None
     said, prompts = judged
     if isinstance(rule, PairRule):

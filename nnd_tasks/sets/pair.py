@@ -57,7 +57,7 @@ def make_tests(
     errors = pd.DataFrame({"pair": np.arange(len(low)), "candidate_id": ids[low]}).merge(errors, on="candidate_id")
     pair = errors["pair"].to_numpy()
     tests = _describe_tests(rated, errors, prompts, high[pair], low[pair], high_first[pair])
-    candidates = exclude(candidates, {"no_pair": ~candidates["candidate_id"].isin(ids[np.union1d(high, low)])})
+    candidates = exclude(candidates, {"no_pair": ~candidates["candidate_id"].isin(ids[np.r_[high, low]])})
     concluded = conclude_rows(rows, judgements)
     texts = look_at_texts(rows, tests, prompts.drop(columns="cluster_id"), recipe)
     accounts = {
