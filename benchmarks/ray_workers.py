@@ -24,7 +24,7 @@ from lm_eval.api.registry import register_model
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # workers import the engine from here
 
 import nnd_tasks
-from nnd_tasks.run.smollm2 import resolve_model
+from nnd_tasks.page.smollm2 import resolve_model
 from shared_prefix import ray_workers
 from shared_prefix.ray_workers import RayWorkers, divide
 

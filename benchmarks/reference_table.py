@@ -17,11 +17,11 @@ from pathlib import Path
 import pandas as pd
 from tqdm import tqdm
 
+from nnd_tasks.page.smollm2 import SMOLLM2
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_and_save
-from nnd_tasks.run.smollm2 import SMOLLM2
 
 CHATS = [f"nnd_wmt_chat_{pair}" for pair in ("de_en", "en_de", "fr_en", "en_fr", "pt_en", "en_pt")]
 #: The tasks of the table. Those of `SAMPLES` have a sample of their prompts, because all would take long on two cores.

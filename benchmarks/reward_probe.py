@@ -21,7 +21,7 @@ from tqdm import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import nnd_tasks
-from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
+from nnd_tasks.page.smollm2 import SMOLLM2, resolve_model
 from shared_prefix.text_models import encode_chat
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)

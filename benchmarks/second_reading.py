@@ -23,9 +23,9 @@ import pandas as pd
 from transformers import AutoTokenizer
 
 from benchmarks.set_costs import count_distinct_tokens
+from nnd_tasks.page.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
-from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 
 
 def pair_tests(first: Run, second: Run) -> pd.DataFrame:

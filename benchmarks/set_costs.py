@@ -21,7 +21,7 @@ from tqdm import tqdm
 import nnd_tasks
 from nnd_tasks.contribute.check.rules import planned
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
+from nnd_tasks.page.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.store import dataset_folder, read_table
 from shared_prefix.prefix_scoring import PrefixScoring
 from shared_prefix.prefix_tree import PackLimits, make_packs

@@ -272,8 +272,8 @@ def score_sample(what: str, folder: Path) -> None:
     import transformers
 
     from nnd_tasks.page.demo import make_untrained_twin
+    from nnd_tasks.page.smollm2 import SMOLLM2, resolve_model
     from nnd_tasks.run.run import run_and_save
-    from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 
     tasks = {"demo": "nnd_demo", "readers": READERS, "errors": "nnd_my_errors"}[what]
     models = {"SmolLM2-135M-Instruct": resolve_model(SMOLLM2)}

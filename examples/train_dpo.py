@@ -21,8 +21,8 @@ from trl import DPOConfig, DPOTrainer
 
 import nnd_tasks
 from nnd_tasks import cli
+from nnd_tasks.page.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.run.run import run_and_save
-from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.store import dataset_folder
 
 

@@ -199,6 +199,11 @@ def list_files(config: str) -> list[dict[str, str]]:
     return [{"split": SPLIT, "path": f"{config}/{SPLIT}-*.parquet"}]
 
 
+def version_of(digest: str) -> str:
+    """Write the version of a config with this fingerprint; `datasets` keeps what it loads of a folder by names and versions."""
+    return f"0.0.{int(digest[:8], 16)}"
+
+
 def judgements_name(config: str) -> str:
     """Name the config of the single judgements behind a config: ``authors`` -> ``judgements``, ``cnn`` -> ``cnn_judgements``."""
     return JUDGEMENTS if config == "authors" else f"{config}_{JUDGEMENTS}"

@@ -81,6 +81,9 @@ def test_what_is_written_is_what_we_and_the_datasets_library_read(folder, tmp_pa
     loaded = datasets.load_dataset(str(folder), split="test", cache_dir=str(tmp_path / "cache"))  # the default config
     assert list(loaded.features) == table.column_names
     assert loaded.to_list() == table.to_pylist()
+    write(folder, {"authors": to_table(make(3, "y"))})  # of which `datasets` has a copy that is out of date
+    later = datasets.load_dataset(str(folder), split="test", cache_dir=str(tmp_path / "cache"))
+    assert later.to_list() == to_table(make(3, "y")).to_pylist()
     other = datasets.load_dataset(str(folder), "clean", split="test", cache_dir=str(tmp_path / "cache"))
     assert other.to_list() == to_table(make(2, "x")).to_pylist()
 

@@ -189,7 +189,8 @@ class TokenCounter(BaseCounter):
             if tokenizer is None and why_no_config:
                 raise ModelError(
                     f"the model {_name(model)} cannot be loaded: it has neither a model config nor a tokenizer "
-                    f"({why_no_config}); name a folder that holds both, or a model of the hub"
+                    f"({why_no_config}); name a folder that holds both, or a model of the hub; of a GGUF file: "
+                    f"--model {LLAMACPP}, or pretrained=FOLDER,gguf_file=FILE"
                 ) from error
             raise ModelError(
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "

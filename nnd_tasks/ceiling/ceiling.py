@@ -312,8 +312,8 @@ def read_panels(folder: Path, config: str) -> list[Panel]:
     )
     if not table:
         raise NNDError(
-            f"{name} ({config}): no single judgements of several people on one text are known, so nobody can be left out. Who "
-            f"judged: {set_recipe.recipe.facts.judges or 'the recipe does not say'} Of a set built before them: nnd build {name}"
+            f"{name} ({config}): no single judgements of several people on one text are known, so nobody can be left out; who "
+            f"judged: {set_recipe.recipe.facts.judges or 'the recipe does not say'}"
         )
     panels = list_panels(table, set_recipe.recipe, set_recipe.rule, config)
     if not panels:

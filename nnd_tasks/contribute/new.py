@@ -136,8 +136,8 @@ def _check_prepare(path: Path, kind: Kind | None, source: str, *, replace: bool)
     if path.exists() and not replace and (kind is None or path.read_text("utf-8") != kind.prepare):
         name = path.parent.name
         raise NNDError(
-            f"{path}: says what a row of {name} is, and `nnd build {name} --source {source}` uses it; take another name, or "
-            "--replace, which forgets it"
+            f"{path}: says what a row of {name} is, and is not what reads {source}; take another name, or --replace, which "
+            "forgets it"
         )
 
 

@@ -26,7 +26,7 @@ def demo(
 
     The model is SmolLM2-135M-Instruct. It needs 1.1 GB of disk.
     """
-    from nnd_tasks.run.smollm2 import SMOLLM2
+    from nnd_tasks.page.smollm2 import SMOLLM2
 
     run_demo(folder, SMOLLM2)
 
@@ -47,11 +47,11 @@ def run_demo(folder: Path, model: str) -> None:
 
     from nnd_tasks.files import changing, expand, write_text
     from nnd_tasks.page.page import render_report
+    from nnd_tasks.page.smollm2 import resolve_model
     from nnd_tasks.results.compare import compare_runs
     from nnd_tasks.results.comparison_report import report_comparison
     from nnd_tasks.results.read_runs import read_results
     from nnd_tasks.run.run import run_and_save
-    from nnd_tasks.run.smollm2 import resolve_model
     from nnd_tasks.sets.build import build_set
     from nnd_tasks.show.terminal import show_reports
 
@@ -91,7 +91,7 @@ def make_untrained_twin(model: str, folder: Path) -> Path:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     from nnd_tasks.files import changing, rewriting
-    from nnd_tasks.run.smollm2 import INSTALL
+    from nnd_tasks.page.smollm2 import INSTALL
 
     torch.manual_seed(0)
     try:

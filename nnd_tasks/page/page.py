@@ -173,6 +173,8 @@ def render_page(title: str, sections: Sequence[Section], notes: Sequence[str] = 
 
 # ---------------------------------------------------------------- commands
 
+#: What lm-eval takes, and keeps, where no device is named.
+DEVICE = "cuda:0"
 #: Flag of lm-eval -> key of the protocol.
 _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multiturn"}
 
@@ -187,7 +189,8 @@ def command_of(run: Run) -> str:
         if isinstance(model_args, Mapping)
         else hide(str(model_args or "")),
         "tasks": run.task,
-        **{name: command.get(name) for name in ("device", "batch_size", "limit", "sample")},
+        "device": (command.get("device") or "").removeprefix(DEVICE),
+        **{name: command.get(name) for name in ("batch_size", "limit", "sample")},
         "num_fewshot": protocol.get("shots"),
         "metadata": settings and json.dumps(settings),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -15,20 +16,24 @@ _CHECKPOINT = re.compile(r"(step|checkpoint|epoch|iter|final|last|best|model|sna
 _LONGEST_SUFFIX = 50
 
 
-def short_names(models: Sequence[str], infos: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+def short_names(
+    models: Sequence[str], infos: Sequence[Mapping[str, Any]] = (), kinds: Sequence[object] = ()
+) -> list[str]:
     """Name each model by as many of the last parts of its path as tell it from the others.
 
     Args:
         models: path or name of each; one may be there several times.
         infos: the rest of each model's part of the signature; models of one path that differ in it get a suffix, such as
             `` (dtype=float16)``.
+        kinds: of each, whose parts of the signature say the same; only models of one kind are told apart.
     """
     paths = [model.replace("\\", "/").strip("/") for model in models]
-    named = [*zip((_shorten(path, {*paths} - {path}) for path in paths), infos or [{}] * len(paths), strict=True)]
-    suffixes = [
-        _suffix(info, [other for name_of_other, other in named if name_of_other == name]) for name, info in named
-    ]
-    return [visible(name + suffix) for (name, _), suffix in zip(named, suffixes, strict=True)]
+    names = [_shorten(path, {*paths} - {path}) for path in paths]
+    alike = defaultdict(list)
+    infos, groups = infos or [{}] * len(paths), [*zip(names, kinds or names, strict=True)]
+    for group, info in zip(groups, infos, strict=True):
+        alike[group].append(info)
+    return [visible(name + _suffix(info, alike[group])) for name, group, info in zip(names, groups, infos, strict=True)]
 
 
 def _shorten(path: str, others: set[str]) -> str:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -256,8 +257,8 @@ def _shorten_digests(texts: Sequence[str]) -> list[str]:
 
 
 def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
-    """A line for each run that is in no comparison, and why."""
-    lines = []
+    """A line for each run that is in no comparison, and why; those first with a run of another model on their set."""
+    lines: list[tuple[bool, str]] = []
     for paired in pairs:
         if len(paired.runs) > 1:
             continue
@@ -276,8 +277,9 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
             if nearest.task != single.task:
                 why = f"the others ran {nearest.task}; --allow task compares all tasks on {single.set}"
             why = find_conflict(single, nearest) or why
-        lines.append(f"the run of {single.model} on {paired.title} is in no comparison: {paired.conflict or why}")
-    return lines
+        line = f"the run of {single.model} on {paired.title} is in no comparison: {paired.conflict or why}"
+        lines.append((not others, line))
+    return [line for _, line in sorted(lines, key=itemgetter(0))]
 
 
 # ---------------------------------------------------------------- the runs of one group, test by test

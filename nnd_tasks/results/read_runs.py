@@ -109,7 +109,8 @@ def read_results(
         equal[json.dumps([run.comparison_key, run.model_info, run.model], sort_keys=True)].append(run)
     runs = Runs()
     firsts = [same[0] for same in equal.values()]
-    names = short_names([run.model for run in firsts], [run.model_info for run in firsts])
+    kinds = [run.reader == METRIC for run in firsts]
+    names = short_names([run.model for run in firsts], [run.model_info for run in firsts], kinds)
     for same, name in zip(equal.values(), names, strict=True):
         same.sort(key=lambda run: (run.path.is_file(), run.date, run.file.stat().st_mtime))
         while same:
@@ -159,8 +160,13 @@ def _leave_trials_out(runs: Sequence[Run], files_of_places: Sequence[Sequence[Pa
 
 
 def notes_on(runs: Sequence[Run]) -> list[str]:
-    """A line for each run that was taken in place of earlier ones of the same model and protocol."""
-    return [
+    """A line for each run of which answers cannot be read, or that was taken in place of equal earlier ones."""
+    unread = [
+        f"{run.model} on {run.task}: {share:.1%} of the answers cannot be read, and their tests fail"
+        for run in runs
+        if isinstance(share := run.reported.get("unread,none"), float) and share > 0
+    ]
+    return unread + [
         f"{run.model} on {run.task}: {len(run.earlier) + 1} equal runs, that of {run.date} is taken; passed over: "
         f"{', '.join(map(str, run.earlier))}"
         for run in runs

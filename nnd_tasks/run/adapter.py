@@ -91,6 +91,8 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
             return self.loaded
 
     further = include_path if isinstance(include_path, (list, tuple)) else [include_path] if include_path else []
+    if lost := [path for path in further if not Path(path).is_dir()]:
+        raise NNDError(f"--include_path {lost[0]}: there is no such folder")
     names = [name for name in names if not name.endswith(".yaml")]  # else it is a file
     folder = write_task_folder()
     # Upstream warns of each task that is read twice: what `nnd register` wrote is among lm-eval's own, and a folder may hold

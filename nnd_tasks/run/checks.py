@@ -19,9 +19,9 @@ import regex  # type: ignore[import-untyped]
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, parse_json
+from nnd_tasks.packages import load_optional
 from nnd_tasks.redact import keep_secret
 from nnd_tasks.run.adapter import LM, model_parameters, model_types
-from nnd_tasks.run.smollm2 import resolve_model
 from nnd_tasks.task.settings import is_chat_api
 from nnd_tasks.task.signature import CLUSTER
 from nnd_tasks.text import counted, did_you_mean
@@ -135,8 +135,8 @@ def prepare_model(model: Any, model_args: Any, options: dict[str, Any]) -> dict[
     if engine in HF:
         # Lm-eval would sum in the type of the weights: in bfloat16, different texts tie.
         arguments = {"softmax_dtype": "float32", **arguments}
-    if isinstance(pretrained := arguments.get("pretrained"), str):
-        arguments["pretrained"] = resolve_model(pretrained)
+    if (name := arguments.get("pretrained")) == "smollm2":
+        arguments["pretrained"] = load_optional("nnd_tasks.page.smollm2:resolve_model", f"pretrained={name}")(name)
     for name, default in (("device", "cuda:0"), ("batch_size", 1)):  # those of lm-eval's command line
         if isinstance(model, str) and options.get(name) is None:
             options[name] = default

@@ -36,6 +36,7 @@ from nnd_tasks.schema import (
     ConfigSummary,
     check_table,
     clean_name,
+    fingerprint,
     summarize,
 )
 from nnd_tasks.sets.account import describe_accounts
@@ -54,6 +55,7 @@ from nnd_tasks.store import (
     read_judgements,
     read_report,
     read_table,
+    version_of,
 )
 from nnd_tasks.text import counted
 
@@ -144,15 +146,20 @@ def make_card(
         "size_categories": [_SIZES[max(len(str(tests)) - 3, 0)]],
         "configs": [
             {
-                "config_name": name,
-                "data_files": list_files(name),
-                **({"default": True} if name == (default if default in names else names[0]) else {}),
+                "config_name": summary.name,
+                "data_files": list_files(summary.name),
+                "version": version_of(summary.fingerprint),
+                **({"default": True} if summary.name == (default if default in names else names[0]) else {}),
             }
-            for name in names
+            for summary in summaries
         ]
         + [
-            {"config_name": name, "data_files": list_files(f"{JUDGEMENTS}/{name}")}
-            for name in map(judgements_name, judgements or ())
+            {
+                "config_name": judgements_name(config),
+                "data_files": list_files(f"{JUDGEMENTS}/{judgements_name(config)}"),
+                "version": version_of(fingerprint(table)),
+            }
+            for config, table in (judgements or {}).items()
         ],
         "nnd_schema_version": SCHEMA_VERSION,
     }

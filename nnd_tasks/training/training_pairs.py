@@ -15,7 +15,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, rewriting, write_text
 from nnd_tasks.likelihood.scored_tokens import candidate_offsets
 from nnd_tasks.publishers.licences import licence_names, terms_of, training_note
-from nnd_tasks.schema import SPANS, SPANS_COLUMN, clean_name
+from nnd_tasks.schema import SPANS, SPANS_COLUMN, clean_name, fingerprint, short_hash
 from nnd_tasks.sets.write import write_parquet
 from nnd_tasks.splits import SHARES, sources_of, split_of
 from nnd_tasks.store import (
@@ -29,6 +29,7 @@ from nnd_tasks.store import (
     read_header,
     read_report,
     read_table,
+    version_of,
     without_preferences,
 )
 from nnd_tasks.task.sandbox import fill_template
@@ -81,7 +82,9 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
         files = [file for file in preference_files(target) if tables[target][file["split"]].num_rows]
         note = training_note(terms_of(name, reports, config), licences)
         notes.append(note)
-        entries.append({"config_name": target, "data_files": files, **({"description": note} if note else {})})
+        version = version_of(short_hash(*map(fingerprint, tables[target].values())))
+        entry = {"config_name": target, "data_files": files, "version": version}
+        entries.append({**entry, **({"description": note} if note else {})})
         sizes = [f"{table.num_rows:,}" for table in tables[target].values()]
         cells = [f"`{target}`", f"`{task['task']}`", *sizes, f"{pc.count_distinct(pairs['source_id'])}"]
         rows.append(f"| {' | '.join(cells)} |\n")

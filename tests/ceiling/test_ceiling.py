@@ -153,7 +153,7 @@ def test_translations_are_right_by_the_majority_of_their_raters(real_sets):
 
 @needs_data
 def test_a_set_that_one_person_judged_says_so(real_sets):
-    with pytest.raises(NNDError, match=r"nobody can be left out\. Who judged: Ten teachers"):
+    with pytest.raises(NNDError, match=r"nobody can be left out; who judged: Ten teachers"):
         human_ceiling(str(real_sets("quiz_design")))
 
 
@@ -226,7 +226,7 @@ def test_people_who_never_disagree_give_no_ceiling(make_set):
     [
         (
             lambda rows: rows[:0],
-            r"no single judgements of several people .* Of a set built before them: nnd build rated",
+            r"no single judgements of several people on one text are known, .* who judged: the recipe does not say",
         ),
         (lambda rows: rows[rows["place"] == 1], "no rater judged two texts of a prompt that others judged"),
     ],

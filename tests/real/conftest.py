@@ -10,7 +10,7 @@ from tests.conftest import once
 @pytest.fixture(scope="session")
 def smollm2(tmp_path_factory):
     """Return the folder of the model; skip where its package is not installed."""
-    from nnd_tasks.run.smollm2 import PACKAGE, SMOLLM2, resolve_model
+    from nnd_tasks.page.smollm2 import PACKAGE, SMOLLM2, resolve_model
 
     for package in (PACKAGE, "gguf"):
         if importlib.util.find_spec(package) is None:

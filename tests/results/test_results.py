@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from nnd_tasks.page.page import render_report
 from nnd_tasks.results.comparison_report import baselines_of, diagnostics_of
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import not_compared, pair
-from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.read_runs import notes_on, read_results
 from nnd_tasks.store import read_table
 from tests.commands import refused
 from tests.conftest import REPO
@@ -102,6 +103,7 @@ def test_runs_of_one_model_are_named_by_what_differs():
     of_four = ["m (dtype=float16)", "m (dtype=float32, revision=b)", "m", "m (dtype=float16)"]
     assert short_names(["org/m"] * 4, [half, other, auto, half]) == of_four
     assert short_names(["org/m"] * 2, [{**auto, "chat": "x" * 60}, auto]) == ["m #1", "m #2"]
+    assert short_names(["org/m"] * 2, [half, auto], [True, False]) == ["m", "m"]
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -151,6 +153,8 @@ def test_of_equal_runs_the_latest_is_taken_and_said(tmp_path, caplog):
     assert (run.date, run.earlier) == ("2099", (only(before, "results_*.json"),))
     assert f"m on nnd_made_up: 2 equal runs, that of 2099 is taken; passed over: {run.earlier[0]}" in caplog.text
     assert "that of 2099 is taken" in render_report(runs)[1]
+    judged = replace(run, earlier=(), reported={"unread,none": 0.25})
+    assert notes_on([judged]) == ["m on nnd_made_up: 25.0% of the answers cannot be read, and their tests fail"]
     only(later, "samples_*").unlink()  # a rerun without --log_samples says nothing about tests
     assert read_results(tmp_path)[0].date == "2026"
 

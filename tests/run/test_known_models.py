@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.smollm2 import INSTALL, resolve_model
+from nnd_tasks.page.smollm2 import INSTALL, resolve_model
 
 
 def test_the_name_stands_for_a_folder(nnd_home, tmp_path, monkeypatch):

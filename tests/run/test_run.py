@@ -70,6 +70,7 @@ CASES = dict(
 --fewshot_as_multiturn => --fewshot_as_multiturn: only a chat has turns; add --apply_chat_template
 --no-save --metadata tokens=true => add --output_path FOLDER
 --no-save --output_path a => --no-save: saves nothing, and --output_path or --log_samples asks for files
+--include_path /no/such => --include_path /no/such: there is no such folder
 --limit 0 => --limit 0.0: expected a whole number of prompts, 1 or more, or a share below 1
 --limit nan => --limit nan: expected a whole number of prompts
 --seed x => --seed x: expected a whole number, or four
