@@ -31,8 +31,9 @@ $(STAMP): pyproject.toml engine/pyproject.toml constraints.txt requirements.lock
 	$(BIN)/nnd register
 	touch $@
 
+# Threads that wait actively take the processors from each other beside other work: it then takes three times as long.
 demo: install
-	$(BIN)/nnd demo --out .demo
+	OMP_WAIT_POLICY=passive $(BIN)/nnd demo --out .demo
 
 # How many processes take tests.
 WORKERS ?= 2
