@@ -81,7 +81,13 @@ def compare_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comp
             "--readers: no model has two readers on one set with the same chat template and shots; run nnd_SET, "
             "nnd_SET_validator and nnd_SET_choice alike, or nnd_SET_judge and nnd_SET_rating"
         )
-    return [compare(paired) for paired in groups]
+    there = {run.path for paired in groups for run in paired.runs}
+    left_out = [
+        f"the run of {run.model} on {run.task} is in no comparison: no other reader of this model is at hand on {run.set}"
+        for run in runs
+        if run.path not in there
+    ]
+    return [compare(paired, left_out) for paired in groups]
 
 
 def _count_credit(paired: Paired) -> np.ndarray[Any, np.dtype[np.float64]]:
