@@ -117,14 +117,6 @@ def stay_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))
 
 
-@pytest.fixture(autouse=True)
-def check_briefly(monkeypatch):
-    """Check each model on few requests before it shares beginnings: all take longer than a test's prompts. See engine/tests."""
-    if module := sys.modules.get("shared_prefix.hf_shared_prefix"):
-        pairs = module.short_pairs
-        monkeypatch.setattr(module, "short_pairs", lambda size: pairs(size)[:4])
-
-
 @pytest.fixture(scope="session")
 def data():
     """Return the folder of the real annotation files; skip without it."""
