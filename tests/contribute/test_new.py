@@ -138,7 +138,6 @@ def test_another_table_of_that_name_needs_replace_and_facts_stay(table, recipe):
     [
         ([*ROWS, ROWS[1]], LABEL, 1),
         ([*ROWS, ROWS[1]], f"{LABEL} --category k", 0),
-        ([*ROWS, {**ROWS[1], "l": "good"}], f"{LABEL} --category k", 1),
         ([*ROWS, {**ROWS[1], "n": 3}], f"{SCORE} --category k", 1),
         (
             [{**pair, "who": "s"} for pair in [*PAIRS, {**PAIRS[0], "x": "bad", "y": "good"}]],

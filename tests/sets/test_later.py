@@ -182,18 +182,14 @@ def test_wmt24_files_of_the_publishers_form_are_read_as_they_are_meant(tmp_path)
                     [rater, system, line, kind, *pair, 50, document, False, json.dumps(marks), end, end]
                 )
     for pair in ("en-cs", "en-hi"):
-        texts = {
-            "sources": ["one\u2028line", "two"],
-            "documents": ["news\td1", "social\td2"],
-            "references": ["R1", "R2"],
+        files = {
+            f"sources/{pair}.txt": ["one\u2028line", "two"],
+            f"documents/{pair}.docs": ["news\td1", "social\td2"],
+            f"references/{pair}.refA.txt": ["R1", "R2"],
         }
-        texts |= {name: [f"{name}{pair}1", f"{name}{pair}2"] for name in "ABC"}
-        for name, lines in texts.items():
-            path = tmp_path / "txt" / {
-                "sources": f"sources/{pair}.txt",
-                "documents": f"documents/{pair}.docs",
-                "references": f"references/{pair}.refA.txt",
-            }.get(name, f"system-outputs/{pair}/{name}.txt")  # fmt: skip
+        files |= {f"system-outputs/{pair}/{name}.txt": [f"{name}{pair}1", f"{name}{pair}2"] for name in "ABC"}
+        for name, lines in files.items():
+            path = tmp_path / "txt" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes("\r\n".join(["canary", *lines, ""]).encode())
     folder = build_set("wmt24_esa", tmp_path, tmp_path / "out").folder
