@@ -113,7 +113,8 @@ def test_list_where_gives_each_folder_and_its_size(nnd, nnd_home):
 
 def test_a_set_that_cannot_be_read_does_not_hide_the_others(nnd, nnd_home):
     build_set("demo")
-    sets, demo = nnd_home / "nnd", nnd_home / "nnd" / "demo"
+    demo = nnd_home / "nnd" / "demo"
+    sets = demo.parent
     write_files(sets / "deep", {"README.md": f"---\nnnd_schema_version: 1\na: {'[' * 3000}{']' * 3000}\n---\n"})
     shutil.copytree(demo, sets / "cut_off")
     file = sets / "cut_off" / "authors" / "test-00000-of-00001.parquet"
