@@ -195,8 +195,8 @@ def test_figures_that_no_longer_come_out_are_named(tmp_path, figures, monkeypatc
     ]
 
     monkeypatch.setattr(figures, "ROOT", tmp_path)
-    (tmp_path / "page.md").write_text(page, "utf-8")
-    (tmp_path / "show.py").write_text(f"print({json.dumps(report)!r})", "utf-8")
+    (tmp_path / "page.md").write_text(page)
+    (tmp_path / "show.py").write_text(f"print({json.dumps(report)!r})")
     entry = {"page": "page.md", "commands": ["python show.py"], "numbers": "printed", "says": texts}
     assert figures.check_entry(entry, tmp_path) == ([], "comes out")
     assert figures.check_entry({**entry, "commands": ["python no.py"]}, tmp_path)[1].startswith(

@@ -83,7 +83,8 @@ def compare_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comp
         )
     there = {run.path for paired in groups for run in paired.runs}
     left_out = [
-        f"the run of {run.model} on {run.task} is in no comparison: no other reader of this model is at hand on {run.set}"
+        f"the run of {run.model} on {run.task} is in no comparison: no other reader of this model is at hand on {run.set} "
+        "with the same chat template and shots"
         for run in runs
         if run.path not in there
     ]

@@ -95,16 +95,10 @@ def take_column(table: pd.DataFrame, name: str, *, each: bool = False) -> Array:
         hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
         place = table[PATH].iat[0] if PATH in table else "rows(folder)"
         raise NNDError(f"{place}: no column {name!r}; there are: {offered}{hint}")
-    values = np.empty(len(table), object)
-    absent = []
-    for i, cell in enumerate(table[root].to_numpy(object)):
-        try:
-            values[i] = _follow(cell, path, each)
-        except LookupError as error:
-            absent.append(f"{place_of(table, i)}, column {name!r}: {error.args[0]}")
-    if len(absent) == len(table):  # a field that some rows lack is as an empty cell
-        raise NNDError(absent[0])
-    return values
+    try:
+        return np.fromiter(_follow_all(table[root].to_numpy(object), path, each), object, len(table))
+    except LookupError as error:
+        raise NNDError(f"{place_of(table, 0)}, column {name!r}: {error.args[0]}") from None
 
 
 def split_column(table: pd.DataFrame, name: str) -> tuple[str, list[str]]:
@@ -115,6 +109,21 @@ def split_column(table: pd.DataFrame, name: str) -> tuple[str, list[str]]:
     return ".".join(parts[:end]), parts[end:]
 
 
+def _follow_all(values: Sequence[Any], path: Sequence[str], each: bool) -> list[Any]:
+    """Follow a path in some values. A field that some lack is as an empty cell; raise LookupError where all lack it."""
+    found: list[Any] = []
+    absent = []
+    for value in values:
+        try:
+            found.append(_follow(value, path, each))
+        except LookupError as error:
+            found.append(None)
+            absent.append(error)
+    if absent and len(absent) == len(values):
+        raise absent[0]
+    return found
+
+
 def _follow(value: Any, path: Sequence[str], each: bool) -> Any:
     for number, step in enumerate(path):
         value = unpack(value)
@@ -122,7 +131,7 @@ def _follow(value: Any, path: Sequence[str], each: bool) -> Any:
             return None
         items = isinstance(value, (list, tuple))
         if items and each and not step.isdigit():
-            return [_follow(item, path[number:], each) for item in value]
+            return _follow_all(value, path[number:], each)
         try:
             value = value[int(step)] if items else value[step]
         except (LookupError, TypeError, ValueError):

@@ -153,8 +153,9 @@ def test_of_equal_runs_the_latest_is_taken_and_said(tmp_path, caplog):
     assert (run.date, run.earlier) == ("2099", (only(before, "results_*.json"),))
     assert f"m on nnd_made_up: 2 equal runs, that of 2099 is taken; passed over: {run.earlier[0]}" in caplog.text
     assert "that of 2099 is taken" in render_report(runs)[1]
-    judged = replace(run, earlier=(), reported={"unread,none": 0.25})
-    assert notes_on([judged]) == ["m on nnd_made_up: 25.0% of the answers cannot be read, and their tests fail"]
+    assert notes_on([replace(run, earlier=(), reported={"unread,none": 0.25})]) == [
+        "m on nnd_made_up: 25.0% of the answers cannot be read, and their tests fail"
+    ]
     only(later, "samples_*").unlink()  # a rerun without --log_samples says nothing about tests
     assert read_results(tmp_path)[0].date == "2026"
 
