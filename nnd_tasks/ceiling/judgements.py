@@ -6,6 +6,7 @@ in each row.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -16,7 +17,7 @@ from nnd_tasks.ceiling.ceiling import list_ceilings
 from nnd_tasks.sets.pair import Judged, read_pairs
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.tables.cells import list_items
-from nnd_tasks.text import counted
+from nnd_tasks.text import counted, some_of
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.build import BuiltSet
@@ -44,7 +45,10 @@ def add_judgements(
     if judgements is None:
         return
     if own and recipe.candidates != "rows":
-        built.notes += find_repeats(judgements, rule, errors="spans" in rows)
+        built.notes += [
+            *find_repeats(judgements, rule, errors="spans" in rows),
+            *find_doubtful_names(judgements["rater"]),
+        ]
     texts = [name for name in ("context_id", "candidate", "rejected", "attribute", "panel") if name in judgements]
     if judgements.drop_duplicates([*texts, "rater", "place"]).groupby(texts).size().max() < 2:
         return
@@ -78,6 +82,26 @@ def find_repeats(judgements: pd.DataFrame, rule: Rule, *, errors: bool) -> list[
     ]
 
 
+def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
+    """Write notes where several names of raters may be of one person, one name of several, and where some have none."""
+    names = sorted({*raters} - {""})
+    spelled: dict[str, list[str]] = {}
+    for name in names:
+        spelled.setdefault(" ".join(name.casefold().removesuffix(".0").split()), []).append(name)
+    twins = [several for several in spelled.values() if len(several) > 1]
+    joined = [name for name in names if len(parts := re.split(r"\s*[;,|/&+]\s*", name)) > 1 and {*parts} <= {*names}]
+    notes = []
+    if twins:
+        notes.append(f"{some_of(twins[0])} count as several raters; if they are one person, write the name in one way")
+    if joined:
+        notes.append(f"{joined[0]!r} counts as one rater; if it is several persons, write a list, or a row for each")
+    if unnamed := int((raters == "").sum()) * bool(names):
+        notes.append(
+            f"{counted(unnamed, 'judgement')} without a rater's name, each of which counts as another person's"
+        )
+    return notes
+
+
 def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pd.DataFrame | None:
     """List the single judgements of the rows of a config; None where raters are neither named nor listed in cells.
 
@@ -91,7 +115,8 @@ def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Ru
     Returns:
         ``context_id`` and ``cluster_id`` as those of tests; ``candidate``; of pairs ``rejected``, the other text; ``attribute``;
         ``category``; ``panel``: which of several groups of raters; ``rater``, empty where nobody is named; ``place`` of the
-        judgement in its row, from 1; ``label``, or ``score``, which is of pairs 1 for the candidate and 0 for a tie.
+        judgement in its row, from 1, or where others are named, among those of its text or pair; ``label``, or ``score``, which
+        is of pairs 1 for the candidate and 0 for a tie.
     """
     role = "winner" if isinstance(rule, PairRule) else rule.role
     distinct = {id(cell): cell for cell in rows.get(role, ())}
@@ -100,9 +125,9 @@ def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Ru
     said, prompts = judged
     if isinstance(rule, PairRule):
         tied = rows["exclusion"] == "undecided"
-        if tied.any():
-            said, _ = read_pairs(rows.assign(exclusion=rows["exclusion"].mask(tied, "")), recipe)
-        value = (~said["row_id"].map(tied.groupby(level=0).any())) * said.get("score", 1.0)
+        if tied.any():  # a list of winners may hold ties among others
+            said, _ = read_pairs(rows.assign(exclusion=rows["exclusion"].mask(tied, ""), score=1.0 - tied), recipe)
+        value = said.get("score", 1.0)
         said = said.rename(columns={"chosen": "candidate"}).assign(context_id=said["cluster_id"], value=value)
     else:
         cluster = prompts["cluster_id"].to_numpy(object)[said["prompt"]]
@@ -112,6 +137,10 @@ def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Ru
         said["place"] = said.groupby(["row_id", *({"attribute", "panel"} & {*said})], dropna=False).cumcount() + 1
     said = said[said["exclusion"] == ""]
     table = said.reindex(columns=[*_TEXTS, *(["rejected"] if role == "winner" else [])]).astype(object).fillna("")
-    table["place"] = said["place"].astype(int).where(table["rater"] == "", 0)
+    unnamed = table["rater"] == ""
+    table["place"] = said["place"].astype(int).where(unnamed, 0)
+    if "place" not in rows and unnamed.any() and not unnamed.all():  # each without a name is another person
+        others = table[unnamed]
+        table.loc[unnamed, "place"] = others.groupby(number_units(others)).cumcount() + 1
     table["label" if role == "label" else "score"] = said["value"]
     return table

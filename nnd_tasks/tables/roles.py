@@ -130,6 +130,7 @@ _TIE, _UNJUDGED = -1, -2
 _WINNER_WORDS = read_yaml(Path(__file__).with_name("winner_words.yaml"))
 _SIDES = {"first": 0, "second": 1, "tie": _TIE}
 _MEANINGS = {word: side for name, side in _SIDES.items() for word in _WINNER_WORDS[name]}
+_NUMBER = re.compile(r"[-+\u2212]?\s?\d+([.,]\d+)?")
 
 
 def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
@@ -220,7 +221,7 @@ def _split_words(name: str) -> list[str]:
 def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
     if value in meanings:
         return meanings[value]
-    words = _split_words(value)
+    words = [] if _NUMBER.fullmatch(value) else _split_words(value)  # -1 is not 1
     if words and meanings.get(words[0]) == _TIE:
         return _TIE  # tie (bothbad)
     telling = [word for word in words if word not in _WINNER_WORDS["fillers"]]
@@ -230,6 +231,9 @@ def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
 def _example_winners(cells: Iterable[str], meanings: Mapping[str, int]) -> str:
     values = [value for value in dict.fromkeys(cells) if value]
     words = {side: name for name, side in _SIDES.items()}
+    numbers = {value for value in values if _NUMBER.fullmatch(value)}
+    if not numbers <= {*meanings}:  # of a scale, on which 1 and 2 may mean something else
+        meanings = {value: side for value, side in meanings.items() if value not in numbers}
     examples = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
     return f"'{','.join(examples)}{',...' if len(values) > 6 else ''}'"
 
