@@ -12,7 +12,7 @@ from typer import Argument, Exit, Option
 from nnd_tasks.cli.typer_app import Replace, announce_tasks, complete_set, parts_of, verb
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say, say_lines, warn
-from nnd_tasks.text import counted
+from nnd_tasks.text import counted, some_of
 
 if TYPE_CHECKING:
     from nnd_tasks.contribute.new import Draft
@@ -192,6 +192,8 @@ def _preview(draft: Draft) -> None:
             say(f"spans: fields {column.start!r}, {column.end!r} and {column.category!r} of column {column.column!r}")
         else:
             say(f"{role}: column {column!r}, by its name" if isinstance(column, str) else f"{role}: columns {column}")
+    if draft.unused:
+        say(f"not used: {some_of(draft.unused, 40, str)}")
     say(f"rule: {draft.built_set.rule}")
     config, tests = next(iter(draft.built_set.tables.items()))
     print_table(tabulate_examples(tests, 3))

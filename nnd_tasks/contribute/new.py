@@ -22,10 +22,10 @@ from nnd_tasks.sets.rows import run_prepare
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.show.console import say
 from nnd_tasks.store import dataset_folder, user_tasks_dir
-from nnd_tasks.tables.cells import PATH, take_column
-from nnd_tasks.tables.propose import check_enough, find_columns, propose_pairs, propose_roles
+from nnd_tasks.tables.cells import PATH, PLACES, take_column
+from nnd_tasks.tables.propose import check_enough, drop_shared, find_columns, find_unused, propose_pairs, propose_roles
 from nnd_tasks.tables.read import read_tables
-from nnd_tasks.text import some_of
+from nnd_tasks.text import counted, some_of
 
 #: Options of which one may be given and the other is found by its name.
 _PAIRS = ("chosen", "rejected", "pair", "winner", "winners")
@@ -39,12 +39,14 @@ class Draft:
         set_recipe: its recipe.
         built_set: its tests.
         proposed: roles whose columns were taken by their names.
+        unused: the columns that have no role.
         beside: name -> text of files that are written beside the recipe, which then builds the set from them.
     """
 
     set_recipe: SetRecipe
     built_set: BuiltSet
     proposed: list[str]
+    unused: list[str]
     beside: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, *, replace: bool = False) -> list[UserTask]:
@@ -108,12 +110,12 @@ def draft_set(
         _check_prepare(path.with_name(PREPARE), kind, source, replace=replace)
         prepare = Path(scratch) / PREPARE if kind else None
         if prepare:
-            table = (
-                run_prepare(prepare, files.folder)[0].drop(columns="where", errors="ignore").assign(**{PATH: source})
-            )
+            table = run_prepare(prepare, files.folder)[0].assign(**{PATH: source})
         else:
             table = read_tables(files.files.values(), recipe)
-        named, proposed = _name_columns(recipe, table, pairs)
+        named, proposed = _name_columns(recipe, table, pairs, raters)
+        unused = find_unused(table, named)
+        places = [name for name in PLACES if len({*take_column(table, name)}) > 1]
         del table
         if kind and kind.utf16 and named.spans and named.spans.column:
             named = make_recipe(
@@ -122,13 +124,43 @@ def draft_set(
         set_recipe = change(set_recipe, recipe=named, prepare=prepare)
         built_set = make_of_files(set_recipe, files)
     reports = built_set.report.values()
+    built_set.notes += _find_lost_raters(named, next(iter(reports))["accounts"], places, bool(built_set.judgements))
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
     expected = dict(count_categories(built_set.categories))
     recipe = make_recipe({**named.dump(), "files": hashes, "expected": expected}, "recipe")
     for report in reports:
         report["recipe"] = recipe.dump()
     set_recipe = change(set_recipe, recipe=recipe, prepare=path.with_name(PREPARE) if kind else None)
-    return Draft(set_recipe, built_set, proposed, {PREPARE: kind.prepare} if kind else {})
+    return Draft(set_recipe, built_set, proposed, unused, {PREPARE: kind.prepare} if kind else {})
+
+
+def _find_lost_raters(recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], single: bool) -> list[str]:
+    """Write a note where several rows judge a text and nobody says whose they are, and where a rater's rows may lack the text.
+
+    Args:
+        recipe: with all columns named.
+        accounts: of the first config.
+        places: columns of places that differ between rows, such as ``@file``.
+        single: whether there are single judgements.
+    """
+    left_out = accounts["rows"]["left_out"]
+    notes = []
+    if "judgements" in accounts:
+        several = accounts["judgements"]["used"] - accounts["candidates"]["total"]
+    else:
+        several = left_out.get("repeated", 0) + left_out.get("contradictory", 0)
+    if several > 0 and not (recipe.rater or single or recipe.category or recipe.spans):
+        place = f", such as --rater {places[0]}" if places else ""
+        notes.append(
+            f"{counted(several, 'row')} judge a text again, and nobody says whose judgements these are; --rater COLUMN names the "
+            f"raters{place}"
+        )
+    blank = left_out.get("empty", 0) + left_out.get("no_context", 0)
+    if 3 * blank > accounts["rows"]["total"]:
+        notes.append(
+            f"{counted(blank, 'row')} without a text are left out; if an empty cell means the one above it, fill it in the file"
+        )
+    return notes
 
 
 def _check_prepare(path: Path, kind: Kind | None, source: str, *, replace: bool) -> None:
@@ -141,12 +173,15 @@ def _check_prepare(path: Path, kind: Kind | None, source: str, *, replace: bool)
         )
 
 
-def _name_columns(recipe: Recipe, table: pd.DataFrame, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:
+def _name_columns(
+    recipe: Recipe, table: pd.DataFrame, pairs: Mapping[str, Any], raters: Sequence[str]
+) -> tuple[Recipe, list[str]]:
     """Add the columns that are called as their roles to a recipe; return it and these roles."""
     recipe = make_recipe({**recipe.dump(), **find_columns(recipe.dump(), table)}, "options")
     pairs = {**pairs, **find_columns(pairs, table)}
-    paired = {**pairs, **propose_pairs(table, recipe, pairs)}
-    by_name = propose_roles(table, make_recipe({**recipe.dump(), **paired}, "options"))
+    offered = drop_shared(table) if raters else table
+    paired = {**pairs, **propose_pairs(offered, recipe, pairs)}
+    by_name = propose_roles(offered, make_recipe({**recipe.dump(), **paired}, "options"))
     recipe = make_recipe({**recipe.dump(), **paired, **by_name}, "options")
     for _, column in recipe.list_columns():
         take_column(table, column, each=True)

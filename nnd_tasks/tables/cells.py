@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,15 +18,17 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.show.values import is_missing
+from nnd_tasks.tables.decode import strip_ending
 from nnd_tasks.text import some_of
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.recipe import Recipe
 
 PATH, ROW = "@path", "@row"
-#: Columns that tables have besides their own: the file's name without its ending, the key of an entry of an object or of one
-#: of several lists, and the name of one of several sheets.
-FILE, KEY, SHEET = "@file", "@key", "@sheet"
+#: Columns that tables have besides their own: the file's name without its ending, its folder, the key of an entry of an object or
+#: of one of several lists, and the name of one of several sheets.
+FILE, FOLDER, KEY, SHEET = PLACES = ("@file", "@folder", "@key", "@sheet")
+_PLACE = re.compile(r"(.*?)(?:, sheet '(.*)')?(?:, key '(.*)')?(?:, (?:row|line|item) [\d,]+)?", re.DOTALL)
 Array: TypeAlias = np.ndarray[Any, Any]
 #: What programs write where there is no value: pandas, Python, JSON, databases, R and spreadsheets. In small letters `none` and
 #: `null` are words of people.
@@ -90,6 +95,8 @@ def take_column(table: pd.DataFrame, name: str, *, each: bool = False) -> Array:
     root, path = split_column(table, name)
     if root and not path:
         return np.asarray(table[root], dtype=object)
+    if name in PLACES and {PATH, "where"} & {*table.columns}:
+        return take_places(table, name)
     if not root:
         offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE, "exclusion")], 40, str)
         hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
@@ -99,6 +106,18 @@ def take_column(table: pd.DataFrame, name: str, *, each: bool = False) -> Array:
         return np.fromiter(_follow_all(table[root].to_numpy(object), path, each), object, len(table))
     except LookupError as error:
         raise NNDError(f"{place_of(table, 0)}, column {name!r}: {error.args[0]}") from None
+
+
+def take_places(table: pd.DataFrame, name: str) -> Array:
+    """Take what the place of each row says of its file, folder, key or sheet; None where it does not."""
+    places = table["where"] if "where" in table else table[PATH]
+
+    @cache
+    def take(place: str) -> str | None:
+        path, sheet, key = _PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
+        return {FILE: strip_ending(Path(path)), FOLDER: Path(path).parent.name, KEY: key, SHEET: sheet}[name]
+
+    return np.array([take(str(place)) for place in places], dtype=object)
 
 
 def split_column(table: pd.DataFrame, name: str) -> tuple[str, list[str]]:

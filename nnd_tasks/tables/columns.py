@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
-from nnd_tasks.tables.cells import FILE, KEY, SHEET
+from nnd_tasks.tables.cells import PLACES
 
 #: Roles that may be of one column. A column of ``group`` or ``field`` may have any other role, too.
 _MAY_SHARE = frozenset({
@@ -97,8 +97,8 @@ class Columns(Strict):
     """How tables are read, and which of their columns is what.
 
     A *column* may have a dotted name that leads into objects and lists: ``scores.fluency``, ``votes.0``. Each table also has
-    the column ``@file`` (the file's name without its ending); where a JSON file is an object keyed by id or holds several
-    lists, ``@key``; and where a workbook has several sheets, ``@sheet``.
+    the columns ``@file`` (the file's name without its ending) and ``@folder`` (the name of its folder); where a JSON file is an
+    object keyed by id or holds several lists, ``@key``; and where a workbook has several sheets, ``@sheet``.
 
     Attributes:
         encoding: of the files: ``cp1252``. Recognised where it is not given.
@@ -184,7 +184,7 @@ class Columns(Strict):
             if name in RESERVED_COLUMNS | DOCUMENT_COLUMNS or not name.isidentifier():
                 yield f"prompt field {name!r}: a prompt cannot use this name, or it is in use; rename it (letters, digits and _)"
         for (role, column), (other_role, other_column) in combinations(self.list_columns(), 2):
-            shared = column == other_column and column not in (FILE, KEY, SHEET)
+            shared = column == other_column and column not in PLACES
             if shared and (role, other_role) not in _MAY_SHARE:
                 yield f"column {column!r} is both {role} and {other_role}; name another for one of them"
 

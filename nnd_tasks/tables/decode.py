@@ -32,6 +32,11 @@ def split_ending(path: Path) -> tuple[str, str]:
     return ending, ""
 
 
+def strip_ending(path: Path) -> str:
+    """Return the name of a file without its ending, and without that of its compression."""
+    return path.with_suffix("").stem if path.suffix.lower() in COMPRESSIONS else path.stem
+
+
 def check_unpacked(path: Path, size: int) -> None:
     """Raise NNDError where ``path`` unpacks to ``size`` bytes or more, and that is above `MAX_BYTES` or `MAX_RATIO`."""
     ratio = size / max(path.stat().st_size, 1)

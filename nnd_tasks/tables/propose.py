@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,15 +44,21 @@ _MOST_COLUMNS = 500  # of a table in which two columns of texts are looked for
 
 
 def _columns_of(table: pd.DataFrame) -> list[str]:
-    """The columns of a file itself."""
-    return [name for name in table.columns if name not in (PATH, ROW, FILE, KEY)]
+    """The columns of a file itself; of rows of a ``prepare.py`` without the place of each."""
+    places = (PATH, ROW, FILE, KEY) if ROW in table else (PATH, "where")
+    return [name for name in table.columns if name not in places]
 
 
 def _columns_by_name(table: pd.DataFrame) -> dict[str, str]:
-    """Name in small letters -> column of a file; ``Input.question`` is also called ``question``, if no other column is."""
+    """Name in small letters -> column of a file; ``Input.question`` is also called ``question``, if no other column is.
+
+    ``Worker ID`` and ``worker_id`` are also called ``workerid``.
+    """
     names = {name.casefold(): name for name in _columns_of(table)}
     last = [name.casefold().rpartition(".")[2] for name in names.values()]
-    return {short: name for short, name in zip(last, names.values(), strict=True) if last.count(short) == 1} | names
+    short = {word: name for word, name in zip(last, names.values(), strict=True) if last.count(word) == 1}
+    joined = {re.sub(r"[\s_-]", "", word): name for word, name in (short | names).items()}
+    return joined | short | names
 
 
 def find_columns(keys: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
@@ -99,6 +105,19 @@ def propose_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     if spans in table and (keys := _find_span_keys(table[spans])):
         named["spans"] = {"column": spans, **keys}
     return named
+
+
+def drop_shared(table: pd.DataFrame) -> pd.DataFrame:
+    """Drop the columns of judgements that all raters share, such as their mean, where each has a ``judgement`` of his own."""
+    called = {*NAMES["label"], *NAMES["score"], *COLUMN_NAMES["winner"]} - {"judgement"}
+    shared = [name for name in table if name.casefold() in called]
+    return table.drop(columns=shared) if "judgement" in table else table
+
+
+def find_unused(table: pd.DataFrame, recipe: Recipe) -> list[str]:
+    """Find the columns of a file that a recipe gives no role."""
+    used = {split_column(table, name)[0] for name in named_columns(recipe)}
+    return [name for name in _columns_of(table) if name not in used]
 
 
 def _find_only_answer(table: pd.DataFrame) -> str | None:
@@ -156,8 +175,14 @@ def _describe_columns(table: pd.DataFrame) -> str:
         values = sorted({f"{cell:g}" if isinstance(cell, float) else str(cell).strip() for cell in cells})
         few = 1 < len(values) <= _MOST_VALUES and max(map(len, values)) <= _LONGEST_VALUE
         few = few and not any(isinstance(cell, (dict, list)) for cell in cells)
-        described.append(f"{name} ({some_of(values, _MOST_VALUES, str)})" if few else name)
+        inside = values if few else [f"{name}.{field}" for field in _fields_of(chain(*map(list_items, cells)))]
+        described.append(f"{name} ({some_of(inside, _MOST_VALUES, str)})" if inside else name)
     return some_of(described, 40, str)
+
+
+def _fields_of(cells: Iterable[Any]) -> list[str]:
+    """The fields of objects among cells."""
+    return [*dict.fromkeys(chain(*(cell for cell in map(unpack, cells) if isinstance(cell, Mapping))))]
 
 
 def _cells_of(table: pd.DataFrame, column: str) -> list[Any]:
@@ -247,12 +272,18 @@ def check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
         hint = (
             f"of the {lacking[0]} with --{lacking[0]}"
             if lacking
-            else "of judgements with --label, --score or, of each attribute, --attribute"
+            else "of judgements with --label, --score or, of each attribute, --attribute; or raters with a column each, "
+            "--rater A,B"
         )
         raise NNDError(f"{table[PATH].iat[0]}: name the column {hint}; there are: {_describe_columns(table)}")
     if column not in table:
         return
-    cells = _cells_of(table, column)
+    cells = [cell for cell in chain(*map(list_items, _cells_of(table, column))) if not is_missing(cell)]
+    if fields := _fields_of(cells):
+        raise NNDError(
+            f"{table[PATH].iat[0]}: column {column!r} holds objects of {some_of(fields, 12, str)}; name one of these with a dot, "
+            f"{column}.{fields[0]}, or if they are raters or systems, all of them: --rater {','.join(fields[:4])}"
+        )
     if recipe.better and cells and {str(cell).strip() for cell in cells} <= {*recipe.better}:
         raise NNDError(
             f"{table[PATH].iat[0]}: every text has a label of --better ({some_of(recipe.better)}); a test needs a text with "

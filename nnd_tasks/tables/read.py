@@ -21,7 +21,15 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import DECODER, parse_json, read_bytes, reading_json
 from nnd_tasks.schema import is_text, list_texts
 from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, SHEET, kind_of
-from nnd_tasks.tables.decode import COMPRESSIONS, MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
+from nnd_tasks.tables.decode import (
+    COMPRESSIONS,
+    MAX_BYTES,
+    check_unpacked,
+    read_text,
+    split_ending,
+    strip_ending,
+    warn_once,
+)
 from nnd_tasks.text import counted, some_of
 
 if TYPE_CHECKING:
@@ -88,7 +96,7 @@ def read_table(path: Path, recipe: Columns | None = None, most: int | None = Non
     if repeated := [name for name in table.attrs.get("repeated", ()) if name in named_columns(recipe)]:
         raise NNDError(f"{path}, row 1: two columns are called {repeated[0]!r}; rename one")
     # As objects, of which all rows have the same one.
-    names = {FILE: path.name.split(".")[0], PATH: str(path)}
+    names = {FILE: strip_ending(path), PATH: str(path)}
     return table.assign(**{name: pd.Series(text, table.index, dtype=object) for name, text in names.items()})
 
 
@@ -110,7 +118,7 @@ def read_tables(paths: Iterable[Path], recipe: Columns) -> pd.DataFrame:
     """Read the tables in files as one table, but for the files whose names ``leave_out`` has; the first one, if it has all."""
     left_out = [name.strip().casefold() for name in recipe.leave_out.get(FILE, ())]
     paths = [*paths]
-    used = [path for path in paths if path.name.split(".")[0].casefold() not in left_out] or paths[:1]
+    used = [path for path in paths if strip_ending(path).casefold() not in left_out] or paths[:1]
     return pd.concat([read_table(path, recipe) for path in used], ignore_index=True)
 
 

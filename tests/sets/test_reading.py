@@ -202,7 +202,7 @@ def test_file_key_and_dotted_names_are_columns(tmp_path):
     path = write_files(tmp_path, {"part.one.json": text}) / "part.one.json"
     keys = {"context": "in.q", "candidate": "texts.1", "score": "s.v.0", "system": "@key", "category": "@file"}
     tests = read_tests(make(path, **keys, min_gap=1))
-    assert pick(tests, "context", "high", "low", "low_system", "category") == [("Q", "good", "bad", "a", "part")]
+    assert pick(tests, "context", "high", "low", "low_system", "category") == [("Q", "good", "bad", "a", "part.one")]
     made = make_csv(tmp_path, "c,t,s.x", "q,a,1", "q,b,2", **{**KEYS, "score": "s.x"})
     assert pick(read_tests(made), "high") == [("b",)]
 

@@ -1,4 +1,7 @@
-"""Several raters in a cell, such as 5;4;3: the cell becomes a list."""
+"""Several raters in a cell, such as 5;4;3, of whom some may have said nothing (5;;3): the cell becomes a list.
+
+So do names and labels beside them, if the same ones come again and again.
+"""
 
 import re
 from pathlib import Path
@@ -8,25 +11,37 @@ import pandas as pd
 from nnd_tasks.tables.read import read_records
 
 FILES = "*"
-NUMBERS = re.compile(r"\s*-?\d{1,3}(\.\d+)?(\s*[;|/]\s*-?\d{1,3}(\.\d+)?)*\s*")
+SEPARATOR = re.compile(r"\s*[;|/\n]\s*|,\s+")
+NUMBER = re.compile(r"(-?\d{1,3}(\.\d+)?)?")
 
 
 def recognise(records):
-    numbers = [name for name in records[0] if all(NUMBERS.fullmatch(str(record[name])) for record in records)]
-    return [name for name in numbers if any(len(split(record[name])) > 1 for record in records)]
+    return [name for name in records[0] if holds_numbers([record[name] for record in records])]
 
 
 def rows(folder: Path) -> pd.DataFrame:
     records = [record for path in sorted(folder.rglob(FILES)) for record in read_records(path)]
     numbers = recognise(records)
-    # Names and labels are lists where they have as many parts as the numbers beside them, in every row.
-    lists = [
-        name for name in records[0] if all(len(split(row[name])) == len(split(row[numbers[0]])) for row in records)
-    ]
+    lists = [*numbers, *(name for name in records[0] if goes_beside([(row[numbers[0]], row[name]) for row in records]))]
     return pd.DataFrame(
         [{**row, **{name: split(row[name]) for name in lists}, "where": row.where} for row in records], dtype=object
     )
 
 
+def holds_numbers(cells):
+    """Tell whether cells hold several numbers: not 4/5, four of five, nor a date of one year."""
+    parts = [split(cell) for cell in cells]
+    several = [numbers for numbers in parts if len(numbers) > 1]
+    of_one = any("/" in str(cell) for cell in cells) and len({numbers[-1] for numbers in several}) == 1
+    return bool(several) and not of_one and all(NUMBER.fullmatch(part) for numbers in parts for part in numbers)
+
+
+def goes_beside(cells):
+    """Tell whether most cells beside several numbers have as many parts, which come again."""
+    beside = [split(cell) for number, cell in cells if len(split(number)) == len(split(cell)) > 1]
+    parts = [part for cell in beside for part in cell]
+    return 2 * len(beside) > sum(len(split(number)) > 1 for number, _ in cells) and 2 * len({*parts}) <= len(parts)
+
+
 def split(cell):
-    return [part.strip() for part in re.split("[;|/]", str(cell))]
+    return SEPARATOR.split(str("" if cell is None else cell).strip())

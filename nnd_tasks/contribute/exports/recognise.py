@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from glob import escape
 from importlib import import_module
 from inspect import getdoc, getsource
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 
 import pandas as pd
@@ -60,7 +60,8 @@ def find_kind(
         NNDError: the first file cannot be read.
     """
     if systems or raters:
-        _check_owners(read_records(next(iter(files.values())), most=_HEAD), {"--system": systems, "--rater": raters})
+        head = islice(read_records(next(iter(files.values())), most=2 * _HEAD), _HEAD)
+        _check_owners(head, {"--system": systems, "--rater": raters})
         return _make_kind("wide", [*systems, *raters], files, next(iter(files)), f"{[*systems]}, {[*raters]}")
     first_files = {Path(name).suffix.lower(): name for name in reversed([*files])}  # one of each ending
     if first_files.keys() == {".xml"}:
@@ -79,7 +80,8 @@ def find_kind(
 
 def _check_owners(records: Iterable[Record], owners: Mapping[str, Sequence[str]]) -> None:
     """Raise NNDError where no column has the name of a system or rater in its name."""
-    columns = [*next(iter(records))]
+    every = [*chain(*owners.values())]
+    columns = [*dict.fromkeys(name for record in records for name, _ in wide.flatten(record, every))]
     for option, names in owners.items():
         for name in names:
             if not any(wide.take(column, names)[0] == name for column in columns):

@@ -1,9 +1,13 @@
-"""A sheet whose first row names systems over several columns, and whose second names these: a row per system."""
+"""A sheet whose first row names systems or raters over several columns, and whose second names these: a row for each.
+
+They are raters where all share one text, or where all that stands below them is numbers.
+"""
 
 from pathlib import Path
 
 import pandas as pd
 
+from nnd_tasks.tables.propose import NAMES
 from nnd_tasks.tables.read import read_cells
 
 FILES = "*"
@@ -13,7 +17,8 @@ def recognise(rows):
     top, second = rows[:2] if len(rows) > 2 else ((), ())
     names = [name for name in second if name]
     gaps = [name for i, name in enumerate(top) if name and top[i + 1 : i + 2] in ([""], [name])]
-    return gaps if len(gaps) > 1 and len(names) > len({*names}) else []
+    repeated = len(names) > len({*names}) and not any(map(is_number, names))
+    return gaps if len({*gaps}) > 1 and repeated else []
 
 
 def rows(folder: Path) -> pd.DataFrame:
@@ -22,13 +27,17 @@ def rows(folder: Path) -> pd.DataFrame:
         (_, top), (_, second), *records = read_cells(path)
         for i in range(1, len(top)):
             top[i] = top[i] or top[i - 1]
-        systems = [name for name in dict.fromkeys(top) if top.count(name) > 1 and name]
+        owners = [name for name in dict.fromkeys(top) if top.count(name) > 1 and name]
+        names = [name or top[i] for i, name in enumerate(second)]
+        shared = [i for i, name in enumerate(top) if name not in owners]
+        below = [cell for _, cells in records for i, cell in enumerate(cells) if i not in shared and cell != ""]
+        judged = any(str(names[i]).casefold() in NAMES["candidate"] for i in shared) or all(map(is_number, below))
         for number, cells in records:
-            for system in systems:
-                own = {
-                    second[i] or top[i]: cell
-                    for i, cell in enumerate(cells)
-                    if top[i] not in systems or top[i] == system
-                }
-                found.append({**own, "system": system, "where": f"{path}, row {number}"})
+            for owner in owners:
+                own = {names[i]: cell for i, cell in enumerate(cells) if i in shared or top[i] == owner}
+                found.append(own | {"rater" if judged else "system": owner, "where": f"{path}, row {number}"})
     return pd.DataFrame(found, dtype=object)
+
+
+def is_number(cell):
+    return str(cell).strip().replace(",", ".").removeprefix("-").replace(".", "", 1).isdecimal()

@@ -1,6 +1,7 @@
 """A column per system, per rater or both (--system A,B; --rater C,D): a row for each.
 
-Of A_score the column is score; what is called A alone is text, or judgement where a rater is named.
+Of A_score the column is score; what is called A alone is text, or judgement where a rater is named. Objects keyed by system or
+rater are columns, too. A column that all share, and that is called as one of theirs, becomes NAME (shared).
 """
 
 import re
@@ -8,10 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from nnd_tasks.tables.cells import unpack
 from nnd_tasks.tables.read import read_records
 
 FILES = "*"
 SYSTEMS, RATERS = [], []
+MARKS = " _-.:()[]/"
 
 
 def rows(folder: Path) -> pd.DataFrame:
@@ -21,15 +24,30 @@ def rows(folder: Path) -> pd.DataFrame:
 
 def split(record):
     """Yield a row for each system and rater: the shared cells, and those whose names have the name of both."""
-    cells = [(*take(name, SYSTEMS), cell) for name, cell in record.items()]
+    cells = [(*take(name, SYSTEMS), cell) for name, cell in flatten(record, [*SYSTEMS, *RATERS])]
     cells = [(system, *take(rest, RATERS), cell) for system, rest, cell in cells]
+    cells = [(system, rater, rest or ("judgement" if rater else "text"), cell) for system, rater, rest, cell in cells]
+    own = {name for system, rater, name, _ in cells if system or rater}
     for system in SYSTEMS or [""]:
         for rater in RATERS or [""]:
             row = {"system": system or None, "rater": rater or None, "where": record.where}
-            for of_system, of_rater, rest, cell in cells:
-                if of_system in ("", system) and of_rater in ("", rater):
-                    row[rest or ("judgement" if of_rater else "text")] = cell
+            for of_system, of_rater, name, cell in cells:
+                if not (of_system or of_rater):
+                    row[f"{name} (shared)" if name in own else name] = cell
+                elif of_system in ("", system) and of_rater in ("", rater):
+                    row[name] = cell
             yield {name: cell for name, cell in row.items() if name in record or cell is not None}
+
+
+def flatten(record, owners):
+    """Yield the name and the value of each cell; of an object that has the name of an owner in it, those of its fields."""
+    for name, cell in record.items():
+        content = unpack(cell)
+        if not isinstance(content, dict):
+            yield name, cell
+            continue
+        cells = {f"{name}.{key}": value for key, value in flatten(content, owners)}
+        yield from cells.items() if any(take(key, owners)[0] for key in cells) else [(name, cell)]
 
 
 def take(name, owners):
@@ -37,5 +55,6 @@ def take(name, owners):
     for owner in sorted(owners, key=len, reverse=True):
         found = re.search(rf"(?<![^\W_]){re.escape(owner)}(?![^\W_])", name)
         if found:
-            return owner, (name[: found.start()] + name[found.end() :]).strip(" _-.:()[]/")
+            before, after = name[: found.start()].rstrip(MARKS), name[found.end() :].lstrip(MARKS)
+            return owner, f"{before}{name[found.end()]}{after}" if before and after else (before or after).strip(MARKS)
     return "", name
