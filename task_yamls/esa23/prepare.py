@@ -18,7 +18,7 @@ def rows(folder: Path) -> pd.DataFrame:
         table = table[(table["type"] == "TGT") & (table.index.get_level_values("document").str.count("#") == 1)]
         for rater, marks in table.sort_values("end").groupby(["rater", "document", "item"]).tail(1).groupby("rater"):
             texts = next(batch for batch in batches if {*marks.index} <= {*batch})  # a rater has one batch
-            for key, mark in marks.iterrows():
+            for key, mark in marks.to_dict("index").items():
                 source, where = texts[key]["sourceText"], f"{path.name}, {rater}, {key[0]}"
                 found.append({"config": f"{path.name[9:12].lower()}_{path.name[:6]}", "group": f"{key[0].split('#')[0]} {source}",
                               "context": source, "candidate": texts[key]["targetText"], "system": mark["system"], "rater": rater,
