@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
@@ -157,7 +157,7 @@ class PrefixScoring(TokenizingOnce):
     def _read(self, tokens: Ints, mask: TreeMask, cache: RowCache) -> torch.Tensor:
         """Compute the final hidden states of one row, shape (row, width)."""
         layout = self._layout
-        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], self._cache_argument: cache}
+        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], name_cache(self._parameters): cache}
         if not mask.is_text:
             positions = self._tensor(mask.positions)
             arguments |= {"attention_mask": self._attention(mask), "position_ids": positions[None]}
@@ -170,13 +170,12 @@ class PrefixScoring(TokenizingOnce):
         return hidden
 
     @cached_property
-    def _cache_argument(self) -> str:
-        names = inspect.signature(self._inner.base_model.forward).parameters
-        return "cache_params" if "cache_params" in names else "past_key_values"
+    def _parameters(self) -> Collection[str]:
+        return inspect.signature(self._inner.base_model.forward).parameters
 
     def _attention(self, mask: TreeMask) -> Any:
         """Return the mask of a row, or one for each kind of layer where the model has kinds."""
-        if self._cache_argument == "cache_params":  # a model without attention
+        if self._layout.recurrent and "position_ids" not in self._parameters:  # a model without attention
             return None
         masks = self._masks(mask, self._layout)
         if self._layout.recurrent:
@@ -301,6 +300,11 @@ class RowCache(DynamicCache):  # type: ignore[misc]
     update_recurrent_state = update_conv_state
 
 
+def name_cache(parameters: Collection[str]) -> str:
+    """Name the parameter of a forward pass that takes the cache: until transformers 5.23 it had two other names."""
+    return next(name for name in ("cache", "cache_params", "past_key_values") if name in parameters)
+
+
 class PackedDecoder:
     """The decoder of T5, BART, T5Gemma and similar models, with a few contexts that are encoded together.
 
@@ -340,7 +344,9 @@ class PackedDecoder:
             "attention_mask": masks.get("", masks),
             "encoder_hidden_states": self._encoded,
             "encoder_attention_mask": None if context_mask is None else context_mask[None, None],
-            "past_key_values": EncoderDecoderCache(DynamicCache(), self._cross),
+            name_cache(inspect.signature(self._decoder.forward).parameters): EncoderDecoderCache(
+                DynamicCache(), self._cross
+            ),
         }
         if "" not in masks:  # T5Gemma
             hidden: torch.Tensor = self._decoder(**arguments, position_ids=positions[None]).last_hidden_state[0]
