@@ -157,7 +157,8 @@ def report_places() -> Report:
     return Report(
         "places",
         f"{places['bytes'].sum() / 1e6:,.1f} MB, in NND_HOME={home} and in lm-eval",
-        tables=[Table("places", places, {"folder": "{folder}", "MB": lambda row: f"{row['bytes'] / 1e6:,.1f}"})],
+        tables=[Table("places", places, {"folder": "{folder}", "MB": lambda row: f"{row['bytes'] / 1e6:,.1f}"})]
+        * bool(len(places)),
         notes=[
             "To remove everything: nnd register --undo; pip uninstall nnd-tasks lm-eval-shared-prefix; delete the folders. "
             "Models that were downloaded are in the cache of Hugging Face, but SmolLM2, which is in models."

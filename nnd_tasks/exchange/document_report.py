@@ -33,7 +33,7 @@ def report_documents(comparisons: Sequence[Comparison]) -> Report:
     runs = [run for one in comparisons for run in one.paired.runs]
     for one in comparisons:
         paired, protocol = one.paired, one.paired.runs[0].protocol
-        clusters = one.rates["prompts"] if paired.words.prompt == "cluster" else None
+        clusters = None if paired.words.prompt == paired.words.test else one.rates["prompts"]
         names = {"task": paired.name.replace(f" ({protocol['config']})", ""), "metric": protocol["config"]}
         rates = one.rates.assign(clusters=clusters, beaten=False, best_baseline=math.nan)
         ranks = one.ranks if len(one.ranks) and one.ranks["group"].max() > 1 else pd.DataFrame()

@@ -50,7 +50,7 @@ def report_comparison(comparison: Comparison) -> Report:
         make_table("differences", differences, resamples=RESAMPLES, power=POWER, level=LEVEL),
         make_table("baselines", baselines, {"category": "{category}", **of_baselines}),
         make_table("diagnostics", diagnostics),
-        make_table("while_training", comparison.measures),
+        make_table("measures", comparison.measures),
     ]
     overall = differences[differences["category"] == ALL].assign(task=paired.title)
     near = are_neighbours(comparison.rates, overall, paired.words)

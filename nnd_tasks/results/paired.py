@@ -105,15 +105,15 @@ class Paired:
         self.tests_of = {run.model: run.tests.set_index("test_id").loc[self.tests["test_id"]] for run in self.runs}
         self.categories = [ALL, *sorted(set(self.tests["category"]) - {""})]
         test, prompt = self.words[:2]
-        prompts = len(self.runs[0].documents)
         self.name = f"{self.task} ({self.distinguished_by})" if self.distinguished_by else self.task
         self.title = self.name
-        if self.prompts_in_set is not None and "selection" not in self.distinguished_by:
-            self.title += f" ({prompts:,} of {counted(self.prompts_in_set, prompt)})"
         self.notes = list(dict.fromkeys(run.training_note for run in self.runs if run.trained_on))
         if self.prompts_in_set is not None:
+            whole = counted(self.prompts_in_set, test if self.of_documents else prompt)
+            sample = f"{len(self.runs[0].documents):,} of {whole}"
+            self.title += "" if "selection" in self.distinguished_by else f" ({sample})"
             self.notes.append(
-                f"A sample: {prompts:,} of {counted(self.prompts_in_set, prompt)}. Its rates over all {test}s can be far from "
+                f"A sample: {sample}. Its rates over all {test}s can be far from "
                 "those of the whole set, as --sample takes categories evenly and --limit takes the first prompts."
             )
         if self.unshared_tests:

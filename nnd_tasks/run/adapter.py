@@ -92,7 +92,7 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
 
     further = include_path if isinstance(include_path, (list, tuple)) else [include_path] if include_path else []
     if lost := [path for path in further if not Path(path).is_dir()]:
-        raise NNDError(f"--include_path {lost[0]}: there is no such folder")
+        raise NNDError(f"include_path={lost[0]}: there is no such folder")
     names = [name for name in names if not name.endswith(".yaml")]  # else it is a file
     folder = write_task_folder()
     # Upstream warns of each task that is read twice: what `nnd register` wrote is among lm-eval's own, and a folder may hold
@@ -149,7 +149,7 @@ def match_names(manager: Any, names: Sequence[str]) -> list[str]:
                 if of_set
                 else did_you_mean(name, ours, at_most=3, cutoff=0.7)
                 or did_you_mean(name, manager.all_tasks, at_most=3, cutoff=0.8)
-                or "`nnd list` lists the sets, `lm_eval ls tasks` lm-eval's tasks; --include_path FOLDER adds yours"
+                or "`nnd list` lists the sets, `lm_eval ls tasks` lm-eval's tasks; include_path=FOLDER adds yours"
             )
             raise NNDError(f"there is no task {name!r}; {hint}")
         matches |= dict.fromkeys(found)

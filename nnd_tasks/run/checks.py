@@ -35,8 +35,6 @@ HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
 ON_TORCH = (*HF, "nnd_mlm", "nnd_reward")
 #: The names of lm-eval's model type and ours.
 VLLM, SHARED = "vllm", "vllm-shared-prefix"
-#: GGUF files by llama.cpp.
-LLAMACPP = "llamacpp"
 
 # ---------------------------------------------------------------- what is asked for
 
@@ -65,7 +63,9 @@ def read_pairs(given: str | Iterable[str] | Mapping[str, Any] | None, option: st
         for match in _PART.finditer(text):
             key, equals, value = match[0].strip().partition("=")
             if not equals or not key:
-                raise NNDError(f"{option} {text}: {match[0]!r} is no NAME=VALUE")
+                alone = option == "--model_args" and not items
+                hint = f"; did you mean pretrained={match[0]}?" if alone else ""
+                raise NNDError(f"{option} {text}: {match[0]!r} is no NAME=VALUE{hint}")
             if value[:1] in _CLOSING and (len(value) == 1 or value[-1] != _CLOSING[value[0]]):
                 raise NNDError(f"{option} {text}: {value[0]} is opened and not closed")
             items.append((key, _read_value(value)))
@@ -170,20 +170,18 @@ def check_request(engine: Any, arguments: Mapping[str, Any]) -> None:
     missing = [name for name in ("aiohttp", "requests", "tenacity") if find_spec(name) is None]
     if missing and ("completions" in engine or is_chat_api(engine)):
         raise NNDError(f"--model {engine}: needs {' and '.join(missing)}; pip install 'lm-eval[api]'")
-    if engine not in (*ON_TORCH, VLLM, SHARED, LLAMACPP):
-        return
-    if engine in (*ON_TORCH, LLAMACPP) and arguments.get("pretrained", "") == "":
+    if engine in (*ON_TORCH, "llamacpp") and arguments.get("pretrained", "") == "":
         for key in arguments:
-            _check_spelling(key, ["pretrained"], engine)
+            _check_spelling(key, ["pretrained"])
         raise NNDError(f"--model {engine}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
     if engine in ("hf", SHARED):
         check_adapter(arguments)
 
 
-def _check_spelling(key: str, known: Iterable[str], model: Any) -> None:
+def _check_spelling(key: str, known: Iterable[str]) -> None:
     """Raise NNDError for an argument that the model does not name and that is like one that it does."""
     if key not in known and (hint := did_you_mean(key, known, cutoff=0.85)):
-        raise NNDError(f"--model_args {key}: --model {model} takes no such argument; {hint}")
+        raise NNDError(f"--model_args {key}: there is no such argument; {hint}")
 
 
 def check_types(arguments: Mapping[str, Any], model: Any) -> dict[str, str]:
@@ -198,7 +196,7 @@ def check_types(arguments: Mapping[str, Any], model: Any) -> dict[str, str]:
         with suppress(ImportError):  # lm-eval will say what is not installed
             parameters = model_parameters(model)
     for key, value in arguments.items():
-        _check_spelling(key, parameters, model)
+        _check_spelling(key, parameters)
         types = {*re.findall(r"\b(?:bool|int|float|str|dict|list|Literal)\b", parameters.get(key, ""))}
         if isinstance(value, str) and (types == {"bool"} or types == {"int"}):
             expected = "true or false" if types == {"bool"} else "a whole number"
@@ -301,10 +299,7 @@ def check_metadata(
                 f"metadata {key}={metadata[key]!r} is not what the model gets ({arguments.get(key)!r}); give it in --model_args"
             )
     if arguments.get("token_stats") and model != "hf-shared-prefix":
-        raise NNDError(
-            f"token_stats: --model {model} gives no ranks and entropies of tokens; --model hf does, unless "
-            "shared_prefix is off"
-        )
+        raise NNDError("token_stats: only --model hf gives ranks and entropies of tokens, unless shared_prefix is off")
 
 
 # ---------------------------------------------------------------- the model type that runs in place of the one that is named
@@ -357,7 +352,7 @@ def choose_model_type(
         model = SHARED if reason is None and (shared_prefix or tokens) else VLLM
     elif model in HF and (tokens or (shared_prefix and model == "hf")):
         model = "hf-shared-prefix"
-    shares = model in ("hf-shared-prefix", SHARED, LLAMACPP)
+    shares = model in ("hf-shared-prefix", SHARED, "llamacpp")
     if tokens and not shares:
         raise NNDError(f"metadata tokens: --model {model} {sums_only}")
     plain = {"shared_prefix": False} if shares and not shared_prefix else {}

@@ -338,7 +338,7 @@ def _read_sheets(path: Path) -> dict[str, list[list[Any]]]:
     except NNDError:
         raise
     except Exception as error:  # openpyxl raises many kinds for a file that is no workbook
-        raise NNDError(f"{path}: cannot be read as .xlsx ({reason_of(error)})") from error
+        raise NNDError(f"{path}: is cut short, or no .xlsx file ({reason_of(error)}); save it again") from error
     return {name: sheet.to_numpy(object).tolist() for name, sheet in cells.items()}
 
 

@@ -177,7 +177,7 @@ def check_selection(options: Mapping[str, Any]) -> None:
     """
     if options.get("predict_only"):
         raise NNDError(
-            "--predict_only: our tasks have scores and no predictions; leave it out, --log_samples keeps all scores"
+            "predict_only: our tasks have scores and no predictions; leave it out, log_samples keeps all scores"
         )
     options_given = [name for name in ("sample", "samples", "limit") if options.get(name) is not None]
     for name in options_given:
@@ -188,9 +188,9 @@ def check_selection(options: Mapping[str, Any]) -> None:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not ((value >= 1 and value % 1 == 0) or (name == "limit" and 0 < value < 1)):
             share = ", or a share below 1" * (name == "limit")
-            raise NNDError(f"--{name} {value!r:.80}: expected a whole number of prompts, 1 or more{share}")
+            raise NNDError(f"{name}={value!r:.80}: expected a whole number of prompts, 1 or more{share}")
     if len(options_given) > 1:
-        raise NNDError(f"--{options_given[0]} and --{options_given[1]} both say which prompts are taken; leave one out")
+        raise NNDError(f"{options_given[0]} and {options_given[1]} both say which prompts are taken; leave one out")
 
 
 def read_samples(samples: Any) -> Mapping[str, Sequence[Any]]:
@@ -204,16 +204,16 @@ def read_samples(samples: Any) -> Mapping[str, Sequence[Any]]:
     """
     expected = 'expected {"TASK": [0, 5]}, places of prompts by task, or a file that holds it'
     if isinstance(samples, (str, Path)):
-        text, where = str(samples), "--samples"
+        text, where = str(samples), "samples"
         if not text.lstrip().startswith(("{", "[")):
-            where = f"--samples {samples}"
+            where = f"samples={samples}"
             if not Path(text).exists():
                 raise NNDError(f"{where}: there is no such file; {expected}")
             text = read_text(Path(text), limit=50_000_000)
         samples = parse_json(text, where, hint=f"; {expected}")
     lists = [*samples.values()] if isinstance(samples, Mapping) else []
     if not lists or not all(isinstance(places, (list, tuple)) and places for places in lists):
-        raise NNDError(f"--samples: {samples!r:.80} names no prompts; {expected}")
+        raise NNDError(f"samples: {samples!r:.80} names no prompts; {expected}")
     return samples  # type: ignore[no-any-return]
 
 
@@ -234,7 +234,7 @@ def select_prompts(
     if sample is not None:
         if others := [name for name, task in tasks.items() if task not in ours]:
             raise NNDError(
-                f"--sample: {others[0]} is none of our tasks, so it has no categories; run it separately, with --limit"
+                f"sample: {others[0]} is none of our tasks, so it has no categories; run it separately, with limit"
             )
         for task in ours:
             task.sample_size = sample
@@ -245,7 +245,7 @@ def select_prompts(
     for name, places in read_samples(samples).items():
         if name not in tasks:
             meant = did_you_mean(name, tasks) or f"there are: {some_of(list(tasks), 6, str)}"
-            raise NNDError(f"--samples: no task {name!r} is run; {meant}")
+            raise NNDError(f"samples: no task {name!r} is run; {meant}")
         chosen[name] = check_places(places, len(tasks[name].eval_docs), name)
     return chosen
 
@@ -264,7 +264,7 @@ def check_places(places: Sequence[Any], total: int, task: str) -> list[int]:
     wrong = [repr(place) for place in places if type(place) is not int or not 0 <= place < total]
     if wrong or not places:
         raise NNDError(
-            f"--samples: {task}: there is no prompt {', '.join(wrong)[:80]}; expected places from 0 to {total - 1}"
+            f"samples: {task}: there is no prompt {', '.join(wrong)[:80]}; expected places from 0 to {total - 1}"
         )
     return list(dict.fromkeys(places))
 

@@ -70,8 +70,11 @@ class Trend:
     of_documents: bool = False
 
 
-#: How a figure calls pass rates, on the axis too; chance; and what is counted.
-_OF_TESTS = ("Pass rate", "pass rate (share of tests)", 0.5, "prompt")
+#: How a figure calls pass rates, on the axis too; chance; and the column and the name of what is counted.
+_OF_TESTS = ("Pass rate", "pass rate (share of tests)", 0.5, "clusters", "prompt")
+_OF_DOCUMENTS = ("Mean", "mean over documents", None, "tests", "document")
+#: The prompts of a sample in a signature, which a log has as a line (`nnd_tasks.task.signature.selection`).
+_SAMPLE = re.compile(r"\|selection:(\d+ of \d+) \(")
 
 
 def read_trend(
@@ -208,6 +211,8 @@ def read_logs(paths: Sequence[Path]) -> Trend:
     changed = protocols.index[protocols > 1]
     if len(changed):
         raise NNDError(f"{named}: the protocol of {changed[0]} changed during this log; draw the parts separately")
+    samples = " (" + points["signature"].str.extract(_SAMPLE, expand=False) + " prompts)"
+    points["task"] += samples.fillna("")
     return Trend(STEP, _sort_points(points, STEP), [])
 
 
@@ -243,13 +248,13 @@ def report_trend(trend: Trend) -> Report:
     x, points = trend.x, trend.points
     unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
     key = "document_trend" if trend.of_documents else "trend"
-    rate, label, chance, noun = ("Mean", "mean over documents", None, "document") if trend.of_documents else _OF_TESTS
+    rate, label, chance, *counted_as = _OF_DOCUMENTS if trend.of_documents else _OF_TESTS
     columns = {x if heading == "x" else heading: cell for heading, cell in read_tables()[key]["columns"].items()}
     table = make_table(key, points.assign(unreliable=unreliable), columns)
     of_point = {heading: columns[heading] for heading in ("task", "category", "family", "model", x)}
-    cells = read_tables()["while_training"]["columns"]
+    cells = read_tables()["measures"]["columns"]
     measures = {name: cells[name] for name in MEASURES if name in points}
-    tables = [table, *([make_table("while_training", points, of_point | measures)] if measures else [])]
+    tables = [table, *([make_table("measures", points, of_point | measures)] if measures else [])]
     if "share" in points:
         columns_of_share = of_point | read_tables()["trend_shares"]["columns"]
         tables.append(make_table("trend_shares", points.dropna(subset="ceiling"), columns_of_share))
@@ -261,7 +266,7 @@ def report_trend(trend: Trend) -> Report:
         panel, line, figure_points = "category", "family", dict(list(points.groupby("task")))
     figures = {}
     for name, chosen in figure_points.items():
-        chosen = chosen.assign(panel=_name_panels(chosen, panel, noun), line=chosen[line], y=chosen["rate"])
+        chosen = chosen.assign(panel=_name_panels(chosen, panel, *counted_as), line=chosen[line], y=chosen["rate"])
         subjects = list(chosen["panel" if panel == "task" else "task"].unique())
         figures[file_stem(name)] = partial(
             draw_lines,
@@ -297,10 +302,10 @@ def _of_panels(points: pd.DataFrame, panel: str) -> pd.DataFrame:
     return points if panel == "category" else points[points["category"] == ALL]
 
 
-def _name_panels(points: pd.DataFrame, panel: str, noun: str) -> pd.Series:
+def _name_panels(points: pd.DataFrame, panel: str, column: str, noun: str) -> pd.Series:
     """Name each panel by its category or task, and its number of prompts, or documents; the name of a sample has this already."""
-    prompts = _of_panels(points, panel).groupby(panel)["clusters"].max().dropna()
-    names = {name: f"{name}, {counted(count, noun)}" for name, count in prompts.items() if f"{noun}s)" not in name}
+    sizes = _of_panels(points, panel).groupby(panel)[column].max().dropna()
+    names = {name: f"{name}, {counted(count, noun)}" for name, count in sizes.items() if f"{noun}s)" not in name}
     return points[panel].replace(names)
 
 

@@ -175,6 +175,14 @@ def test_what_cannot_be_compared_is_refused_in_one_line(results, name):
         assert len(compare_runs(read_results(results, ["task=mc_a,metric=acc"]), ["prompt"])) == 1
 
 
+def test_equal_documents_count_as_one(results):
+    for model in results.iterdir():
+        damage(results, model, "mc_a", lambda lines: [{**line, "doc_hash": line["doc_hash"][:1]} for line in lines])
+    report = report_documents(compare_runs(read_results(results, ["task=mc_a,metric=acc"])))
+    assert "15 distinct documents can detect" in report.findings[0]
+    assert report.tables[0].cells.loc[0, ["documents", "clusters"]].tolist() == ["30", "15"]
+
+
 def test_samples_that_are_not_there_are_named(results, nnd):
     for path in (results / "tiny-lm-m").rglob("samples_*"):
         path.unlink()

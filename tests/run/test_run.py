@@ -70,15 +70,15 @@ CASES = dict(
 --fewshot_as_multiturn => --fewshot_as_multiturn: only a chat has turns; add --apply_chat_template
 --no-save --metadata tokens=true => add --output_path FOLDER
 --no-save --output_path a => --no-save: saves nothing, and --output_path or --log_samples asks for files
---include_path /no/such => --include_path /no/such: there is no such folder
---limit 0 => --limit 0.0: expected a whole number of prompts, 1 or more, or a share below 1
---limit nan => --limit nan: expected a whole number of prompts
+--include_path /no/such => include_path=/no/such: there is no such folder
+--limit 0 => limit=0.0: expected a whole number of prompts, 1 or more, or a share below 1
+--limit nan => limit=nan: expected a whole number of prompts
 --seed x => --seed x: expected a whole number, or four
 --seed 1,2 => --seed 1,2: expected a whole number, or four
---limit 1.5 => --limit 1.5: expected a whole number of prompts
---limit 2 --sample 2 => --sample and --limit both say
+--limit 1.5 => limit=1.5: expected a whole number of prompts
+--limit 2 --sample 2 => sample and limit both say
 --limit 2 -L 3 => --limit is given 2 times; give it once
---limit 3 --samples '{"nnd_demo": [1]}' => --samples and --limit both say which prompts are taken
+--limit 3 --samples '{"nnd_demo": [1]}' => samples and limit both say which prompts are taken
 --output_path a -o b => --output_path is given 2 times; give it once
 --output_path {tmp}/file/out => --output_path {tmp}/file/out: cannot be written
 --metadata split=train --split test => --metadata: split is given twice; give it once
@@ -90,12 +90,13 @@ CASES = dict(
 --model_args dtype=auto,dtype=float32 => --model_args: dtype is given twice; give it once
 --model_args dtype=auto --model_args dtype=float32 => --model_args: dtype is given twice; give it once
 --model_args dtype => --model_args dtype: 'dtype' is no NAME=VALUE
+--model hf --model_args gpt2 => --model_args gpt2: 'gpt2' is no NAME=VALUE; did you mean pretrained=gpt2?
 --model hf --model_args pretrained=gpt2,device=cpu --device cpu => --device cpu: --model_args has device=cpu; give it once
 --model_args batch_size=x => --batch_size x: expected a number of requests
 --model hf --model_args pretrained=gpt2,device=cudaa => --device cudaa: there is no such kind of device
 --model_args '{"max_length": "1024"}' => --model_args max_length='1024': expected a whole number, without quotes
 --model_args '{"add_bos_token": "false"}' => --model_args add_bos_token='false': expected true or false
---model_args add_bos_tokn=true => --model_args add_bos_tokn: --model hf-shared-prefix takes no such argument; did you
+--model_args add_bos_tokn=true => --model_args add_bos_tokn: there is no such argument; did you mean 'add_bos_token'
 --model_args "dtype='auto,revision=main" => --model_args dtype='auto,revision=main: ' is opened and not closed
 --model_args max_memory={0:1,revision=main => --model_args max_memory={0:1,revision=main: { is opened and not closed
 --model hf --model_args pretrained=gpt2 --device cudaa => --device cudaa: there is no such kind of device
@@ -104,22 +105,22 @@ CASES = dict(
 --model blue_whale_42 --model_args pretrained=x => there are:
 --model nnd_rewrd --model_args pretrained=x => did you mean 'nnd_reward'?
 --model local-chat-completions --model_args pretrained=x => --model local-completions
---model hf --model_args Pretrained=gpt2 => --model_args Pretrained: --model hf takes no such argument; did you mean 'pretrained'?
---model hf --model_args pretraind=gpt2 => --model_args pretraind: --model hf takes no such argument; did you mean
+--model hf --model_args Pretrained=gpt2 => --model_args Pretrained: there is no such argument; did you mean 'pretrained'?
+--model hf --model_args pretraind=gpt2 => --model_args pretraind: there is no such argument; did you mean
 --model hf --model_args pretrained= => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
 --model hf => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
 --model hf --model_args pretrained={tmp} => the model {tmp} cannot be loaded: it has neither a model config nor a
 --model hf --model_args pretrained={tmp}/no => {tmp}/no: there is no such model or tokenizer folder
 --model dummy => Add tokenizer=NAME_OR_FOLDER to --model_args
---samples '{"nnd_dmeo": [1]}' => --samples: no task 'nnd_dmeo' is run; did you mean 'nnd_demo'?
---samples '{"nnd_demo": [0, -1]}' => --samples: nnd_demo: there is no prompt -1; expected places from 0 to 59
---samples '{"nnd_demo": [999]}' => --samples: nnd_demo: there is no prompt 999; expected places from 0 to 59
---samples '{"nnd_demo": []}' => --samples: {'nnd_demo': []} names no prompts; expected {"TASK": [0, 5]}
---samples '{"nnd_demo": ["1"]}' => --samples: nnd_demo: there is no prompt '1'
---samples '{"nnd_demo": 3}' => --samples: {'nnd_demo': 3} names no prompts
---samples 'nowhere.json' => --samples nowhere.json: there is no such file
---samples '{"nnd_demo": [1]' => --samples: is not valid JSON (
---samples '[3]' => --samples: [3] names no prompts; expected {
+--samples '{"nnd_dmeo": [1]}' => samples: no task 'nnd_dmeo' is run; did you mean 'nnd_demo'?
+--samples '{"nnd_demo": [0, -1]}' => samples: nnd_demo: there is no prompt -1; expected places from 0 to 59
+--samples '{"nnd_demo": [999]}' => samples: nnd_demo: there is no prompt 999; expected places from 0 to 59
+--samples '{"nnd_demo": []}' => samples: {'nnd_demo': []} names no prompts; expected {"TASK": [0, 5]}
+--samples '{"nnd_demo": ["1"]}' => samples: nnd_demo: there is no prompt '1'
+--samples '{"nnd_demo": 3}' => samples: {'nnd_demo': 3} names no prompts
+--samples 'nowhere.json' => samples=nowhere.json: there is no such file
+--samples '{"nnd_demo": [1]' => samples: is not valid JSON (
+--samples '[3]' => samples: [3] names no prompts; expected {
 """.strip().splitlines()
 )
 

@@ -160,15 +160,12 @@ def test_html_escapes_texts_and_has_the_figures_in_it():
 # ---------------------------------------------------------------- what is printed
 
 
-def test_a_pipe_gets_markdown(capsys):
+def test_a_pipe_gets_markdown_with_texts_as_they_are_and_a_file_escapes_them(capsys):
     show_reports([make_report(), make_report(title="Second")])
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if line.startswith("# ")] == ["# Title", "# Second"]
     assert "| all | 1,200 |" in shown
     assert "model:m-a" not in shown, "signatures stand in files"
-
-
-def test_a_pipe_gets_texts_as_they_are_and_a_file_escapes_them(capsys):
     report = Report("r", "nnd_a*b", tables=[Table("t", pd.DataFrame({"m": ["x_y <z>"]}), {"m": "{m}"})])
     show_reports([report])
     assert capsys.readouterr().out == "# nnd_a*b\n\n| m |\n|---|\n| x_y <z> |\n"

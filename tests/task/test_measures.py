@@ -91,7 +91,7 @@ def test_runs_and_files_hold_them(tmp_path, gpt2, home):
 
 
 def test_other_models_refuse_token_stats(tmp_path, masked_model, home):
-    with pytest.raises(NNDError, match="token_stats: --model nnd_mlm gives no ranks"):
+    with pytest.raises(NNDError, match="token_stats: only --model hf"):
         evaluate(masked_model, ["nnd_demo"], kind="nnd_mlm", model_args={"token_stats": True})
 
 

@@ -111,5 +111,5 @@ def test_a_task_without_categories_is_refused(gpt2, home, tmp_path):
     fields = {"doc_to_text": "{{q}}", "doc_to_choice": ["a", "b"], "doc_to_target": "a"}
     settings = {**data, **fields, "output_type": "multiple_choice"}
     (tmp_path / "mine.yaml").write_text(json.dumps({"task": "mine", **settings}))
-    with pytest.raises(NNDError, match="--sample: mine is none of our tasks"):
+    with pytest.raises(NNDError, match="sample: mine is none of our tasks"):
         evaluate(gpt2, ["nnd_demo", "mine"], sample=3, include_path=tmp_path)

@@ -100,9 +100,10 @@ def log_of(path, *entries):
 
 
 def test_a_log_becomes_points_with_the_intervals_of_equal_prompts(tmp_path):
-    parts = [log_of(tmp_path / f"{step}.jsonl", entry(step), entry(step, "nnd_b")) for step in (500, 0)]
+    sample = "set:s|selection:4 of 9 (ab) || name:m"
+    parts = [log_of(tmp_path / f"{i}.jsonl", entry(i), entry(i, "nnd_b", signature=sample)) for i in (500, 0)]
     points = read_trend(parts).points
-    assert set(points["task"]) == {"nnd_demo", "nnd_b"}
+    assert set(points["task"]) == {"nnd_demo", "nnd_b (4 of 9 prompts)"}
     first = points[(points["x"] == 0) & (points["task"] == "nnd_demo")].set_index("category")
     # The ends are where (p - q)^2 = t^2 q (1 - q) / n. 4 prompts of 12.5 tests; half a test failed, so half a prompt at most.
     size = 50 * 1 / (0.5 * 0.03**2 * 50 / (0.99 * 0.01) + 0.5 * 12.5)
@@ -122,7 +123,7 @@ def test_a_log_may_have_measures(tmp_path):
     assert numbers == pytest.approx([0.2, 0.2 - half, 0.2 + half])
     assert points.loc[1, ["margin", "bits_high"]].isna().all()
     assert math.isnan(points.loc[2, "bits_high_low"])
-    assert [table.name for table in report_trend(trend).tables] == ["rates", "while_training"]
+    assert [table.name for table in report_trend(trend).tables] == ["rates", "measures"]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def write_model(folder, name, shift, *, token_stats=False, **changes):
 
 
 def tables_of(report):
-    return [table for table in report.tables if table.name == "while_training"]
+    return [table for table in report.tables if table.name == "measures"]
 
 
 def test_compare_has_one_table_of_them(tmp_path):
