@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -145,10 +145,15 @@ def render_page(title: str, sections: Sequence[Section], notes: Sequence[str] = 
         sections: one per set, or per group of runs.
         notes: below the summary.
     """
-    pairs = [section.paired for section in sections]
-    tests = [paired for paired in pairs if not paired.of_documents]
-    rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
-    overall, others = rates[rates["category"] == ALL], len(pairs) - len(tests)
+    tests = [section.paired for section in sections if not section.paired.of_documents]
+    # Readers side by side are runs that other sections have, too.
+    of_models = [section for section in sections if section.paired.credit is None]
+    rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in of_models])
+    overall, others = rates[rates["category"] == ALL], len(sections) - len(tests)
+    runs = [run for section in of_models for run in section.paired.runs]
+    commands: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        commands[command_of(run)].append(run)
     captions = ["Pass rate over all tests of a set"] * bool(tests) + ["Mean over the documents of another task"] * bool(
         others
     )
@@ -158,10 +163,11 @@ def render_page(title: str, sections: Sequence[Section], notes: Sequence[str] = 
             "summary", title, tables=[make_table("summary", overall, what=". ".join(captions))], legend=LEGEND
         ),
         sections=sections,
+        of_models=of_models,
         others=others,
-        notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
+        notes=[*notes, *notes_on(runs)],
         baselines=BASELINES,
-        commands=[(run, command_of(run)) for paired in pairs for run in paired.runs],
+        commands=commands,
         without_secrets=without_secrets,
         error_places=PLACES,
         error_side=SIDE,

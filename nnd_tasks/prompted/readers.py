@@ -164,7 +164,7 @@ def _outcomes(run: Run, tests: pd.DataFrame) -> pd.DataFrame:
     """How each of some tests of a run came out without the context and with the answers swapped; nan where that was not asked.
 
     ``ties``: both texts have one score; ``flips``: a choice or a judge took one letter in both orders; ``mass``: P of the two
-    answers; ``unread``: an answer that a judge or a rating wrote could not be read.
+    answers; ``tests_unread``: an answer that a judge or a rating wrote could not be read.
     """
     high, low = (
         pd.DataFrame([score or {} for score in take_values(run.documents, tests, side, "scores")], index=tests.index)
@@ -181,7 +181,7 @@ def _outcomes(run: Run, tests: pd.DataFrame) -> pd.DataFrame:
             "ties": tests["tie"],
             "flips": flips.get(run.reader, np.nan),
             "mass": (high["mass"] + low["mass"]) / 2,
-            "unread": unread if run.reader in IN_WRITING else np.nan,
+            "tests_unread": unread if run.reader in IN_WRITING else np.nan,
         },
         dtype=float,
     )

@@ -242,8 +242,8 @@ def report_trend(trend: Trend) -> Report:
     """The tables of a trend and its figures.
 
     One training has a figure with a panel for each task and a line for each category; else each task has a figure, with a panel
-    for each category and a line for each family. The x axis of sizes is logarithmic, and so is one where half of the values lie
-    in the first fifth of the range.
+    for each category and a line for each family. The x axis of sizes is logarithmic, and so is one where that puts the nearest
+    values further apart.
     """
     x, points = trend.x, trend.points
     unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
@@ -258,12 +258,11 @@ def report_trend(trend: Trend) -> Report:
     if "share" in points:
         columns_of_share = of_point | read_tables()["trend_shares"]["columns"]
         tables.append(make_table("trend_shares", points.dropna(subset="ceiling"), columns_of_share))
-    least, most = points["x"].min(), points["x"].max()
-    crowded = points["x"].drop_duplicates().median() - least < (most - least) / 5
+    panel, line, figure_points = "category", "family", dict(list(points.groupby("task")))
     if x == STEP and points["family"].nunique() == 1:
         panel, line, figure_points = "task", "category", {"all": points}
-    else:
-        panel, line, figure_points = "category", "family", dict(list(points.groupby("task")))
+    elif points["category"].nunique() == 1:
+        panel = "task"
     figures = {}
     for name, chosen in figure_points.items():
         chosen = chosen.assign(panel=_name_panels(chosen, panel, *counted_as), line=chosen[line], y=chosen["rate"])
@@ -275,7 +274,7 @@ def report_trend(trend: Trend) -> Report:
             x,
             label,
             main=ALL,
-            log=least >= 0 and (x == PARAMETERS or crowded),
+            log=x == PARAMETERS or _is_crowded(points["x"]),
             chance=chance,
             levels=_find_ceilings(chosen, panel),
         )
@@ -296,6 +295,16 @@ def report_trend(trend: Trend) -> Report:
         figures=figures,
         facts={"x": x},
     )
+
+
+def _is_crowded(x: pd.Series) -> bool:
+    """Tell whether the nearest values are further apart, as a share of the range, on a logarithmic axis; of `draw_lines`."""
+    values = np.unique(x.to_numpy(float))
+    if values[0] < 0 or len(values) < 3:
+        return False
+    logarithms = np.log10(np.maximum(values, values[values > 0][0] / 10))
+    linear, logarithmic = (np.diff(axis).min() / np.ptp(axis) for axis in (values, logarithms))
+    return bool(logarithmic > linear)
 
 
 def _of_panels(points: pd.DataFrame, panel: str) -> pd.DataFrame:

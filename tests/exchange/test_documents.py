@@ -196,7 +196,7 @@ def test_report_trend_and_runs_take_them_in_their_words(stock, tmp_path, nnd):
     page = tmp_path / "page.html"
     assert nnd("report", stock, "--select", "task=mc_a", "-o", page).status == 0
     text = page.read_text()
-    assert all(words in text for words in ("30 documents", "are not listed on this page", "lm_eval run"))
+    assert all(words in text for words in ("30 documents", "are not listed on this page", "<span>lm_eval</span>"))
     assert "pass rate" not in text.lower().partition("how to read this</h2>")[0]
     done = nnd("trend", stock, "--select", "task=overlap,metric=overlap")
     assert "| task | category | family | model | parameters | documents | mean | 95% interval |" in done.out

@@ -35,9 +35,9 @@ def three(tmp_path):
 
 
 def test_the_tables_are_those_of_the_comparison_and_a_page_has_always_the_same_bytes(three):
-    pages = [render_report(three)[1] for _ in range(2)]
-    assert pages[0] == pages[1]
-    page = parse(pages[0])
+    text, again = (render_report(three)[1] for _ in range(2))
+    assert text == again
+    page = parse(text)
     [section] = make_sections(pair(three))
     every = [*section.report.tables, section.settings]
     tables = {table.name: table.cells.to_numpy().tolist() for table in every}
@@ -78,7 +78,7 @@ def test_the_command_on_the_page_asks_a_real_model_the_same_again(few_tasks, hom
     asked += ["--include_path", str(tmp_path), "--log_samples"]
     assert nnd("run", *asked, "--sample", "10", "--output_path", "first").status == 0
     page = parse(render_report(read_results(["first"]))[1])
-    [command] = page.xpath("//article[@class='run']/pre/text()")
+    [command] = map(text_of, page.xpath("//article[@class='run']/pre"))
     words = shlex.split(command)
     assert json.loads(words[words.index("--metadata") + 1]) == settings, "what differs from the task's YAML"
     assert nnd(*words[1:], "--include_path", str(tmp_path)).status == 0

@@ -99,10 +99,10 @@ def test_ties_of_what_is_judged_in_writing_count_half_where_readers_are_compared
     expected = {
         "mean": credit,
         "flips": np.mean(said[:, 0] * said[:, 1] == 1),
-        "unread": np.isnan(said).any(axis=1).mean(),
+        "tests_unread": np.isnan(said).any(axis=1).mean(),
     }
     assert found["checks"].loc["judge", [*expected]].to_dict() == pytest.approx(expected)
-    assert np.isnan(found["checks"]["unread"]["writer"])
+    assert np.isnan(found["checks"]["tests_unread"]["writer"])
 
 
 def test_runs_without_the_context_scored_have_no_gain():

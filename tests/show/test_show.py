@@ -119,7 +119,7 @@ def test_markdown_has_all_and_keeps_texts_from_being_markup():
     signature = "- m-a: model:m-a\\|shots:0"
     assert text.splitlines()[-1] == signature
     assert signature not in forms.to_markdown(make_report(), files=False)
-    assert "<li>m-a: model:m-a|shots:0</li>" in forms.to_html([make_report()])
+    assert "<li>m-a: model:m-a|<wbr>shots:0</li>" in forms.to_html([make_report()])
     assert "‡" not in text, "a mark that stands nowhere is not explained"
     assert "|---|---:|---:|---:|" in text
 
@@ -160,7 +160,7 @@ def test_html_escapes_texts_and_has_the_figures_in_it():
 # ---------------------------------------------------------------- what is printed
 
 
-def test_a_pipe_gets_markdown_with_texts_as_they_are_and_a_file_escapes_them(capsys):
+def test_a_pipe_gets_markdown_with_texts_as_they_are(capsys):
     show_reports([make_report(), make_report(title="Second")])
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if line.startswith("# ")] == ["# Title", "# Second"]
@@ -169,7 +169,6 @@ def test_a_pipe_gets_markdown_with_texts_as_they_are_and_a_file_escapes_them(cap
     report = Report("r", "nnd_a*b", tables=[Table("t", pd.DataFrame({"m": ["x_y <z>"]}), {"m": "{m}"})])
     show_reports([report])
     assert capsys.readouterr().out == "# nnd_a*b\n\n| m |\n|---|\n| x_y <z> |\n"
-    assert r"a\*b" in forms.to_markdown(report)
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+m", "-m", "@m", "\tm"])

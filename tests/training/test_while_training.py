@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nnd_tasks.results.compare import category_measures, compare_runs
+from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
-from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.training.trend import read_trend, report_trend
 from tests.results import fake_runs
@@ -57,10 +56,8 @@ def test_compare_has_one_table_of_them(tmp_path):
 def test_a_reader_that_answers_has_none(tmp_path):
     for name in ("m1", "m2"):
         write_model(tmp_path, name, 0.0, protocol={"reader": "validator"})
-    runs = read_results(tmp_path)
-    [paired] = pair(runs)
-    assert category_measures(paired).empty
-    [comparison] = compare_runs(runs)
+    [comparison] = compare_runs(read_results(tmp_path))
+    assert comparison.measures.empty
     assert not tables_of(report_comparison(comparison))
 
 
