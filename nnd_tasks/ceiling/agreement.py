@@ -67,10 +67,11 @@ def measure_agreement(judgements: pd.DataFrame) -> dict[str, float]:
 
 
 def number_units(judgements: pd.DataFrame) -> pd.Series[int]:
-    """Number what was judged: a text, or a pair in either order, by an attribute and a panel."""
+    """Number what was judged: a text, or a pair in either order, by an attribute (of a pair its category) and a panel."""
     if "rejected" in judgements:
         pairs = np.sort(judgements[["candidate", "rejected"]].to_numpy(object), axis=1)
         judgements = judgements.assign(candidate=[*map(str, pairs.tolist())])
+        judgements["attribute"] = judgements["category"]
     judged = [name for name in ("context_id", "candidate", "attribute", "panel") if name in judgements]
     return judgements.groupby(judged, dropna=False).ngroup()
 

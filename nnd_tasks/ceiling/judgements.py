@@ -48,6 +48,7 @@ def add_judgements(
         built.notes += [
             *find_repeats(judgements, rule, errors="spans" in rows),
             *find_doubtful_names(judgements["rater"]),
+            *find_space_twins(judgements["candidate"]),
         ]
     texts = [name for name in ("context_id", "candidate", "rejected", "attribute", "panel") if name in judgements]
     if judgements.drop_duplicates([*texts, "rater", "place"]).groupby(texts).size().max() < 2:
@@ -100,6 +101,14 @@ def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
             f"{counted(unnamed, 'judgement')} without a rater's name, each of which counts as another person's"
         )
     return notes
+
+
+def find_space_twins(candidates: pd.Series[str]) -> list[str]:
+    """Write a note where texts are other candidates than those of other raters for white space at an end alone."""
+    texts = {*candidates}
+    twins = sum(text != text.strip() and text.strip() in texts for text in texts)
+    many = f"{counted(twins, 'text')} with white space at an end, which another text lacks"
+    return [f"{many}: each is judged apart; strip the texts of the file if they are the same"] if twins else []
 
 
 def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pd.DataFrame | None:

@@ -68,6 +68,7 @@ def new(
     better: Annotated[str, _rule("LABEL,...: better than the rest.")] = "",
     min_gap: Annotated[float | None, _rule("Smallest difference of scores.")] = None,
     best: Annotated[str, _rule("Which score is best: highest, lowest.")] = "",
+    several_errors: Annotated[str, _rule("each: of errors of a text that differ, each makes a test.")] = "",
     chosen: Annotated[str, _rule("The better text, or messages.")] = "",
     rejected: Annotated[str, _rule("The worse text, or messages.")] = "",
     pair: Annotated[str, _rule("A,B: two columns of texts.")] = "",
@@ -99,7 +100,7 @@ def new(
     system, rater = "" if systems else system, "" if raters else rater
     keys = _drop_empty({
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
-        "category": category, "min_gap": min_gap, "best": best,
+        "category": category, "min_gap": min_gap, "best": best, "several_errors": several_errors,
         "chosen": chosen, "rejected": rejected, "winner": winner, "decimal": decimal,
         "encoding": encoding, "group": parts_of(group), "better": parts_of(better), "pair": parts_of(pair),
         "missing": parts_of(missing), "spans": _split_spans(spans),

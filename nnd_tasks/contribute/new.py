@@ -124,7 +124,7 @@ def draft_set(
         set_recipe = change(set_recipe, recipe=named, prepare=prepare)
         built_set = make_of_files(set_recipe, files)
     reports = built_set.report.values()
-    built_set.notes += _find_lost_raters(named, next(iter(reports))["accounts"], places, bool(built_set.judgements))
+    built_set.notes += _find_lost_raters(named, next(iter(reports))["accounts"], places, built_set)
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
     expected = dict(count_categories(built_set.categories))
     recipe = make_recipe({**named.dump(), "files": hashes, "expected": expected}, "recipe")
@@ -134,23 +134,28 @@ def draft_set(
     return Draft(set_recipe, built_set, proposed, unused, {PREPARE: kind.prepare} if kind else {})
 
 
-def _find_lost_raters(recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], single: bool) -> list[str]:
+def _find_lost_raters(
+    recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], built_set: BuiltSet
+) -> list[str]:
     """Write a note where several rows judge a text and nobody says whose they are, and where a rater's rows may lack the text.
 
     Args:
         recipe: with all columns named.
         accounts: of the first config.
         places: columns of places that differ between rows, such as ``@file``.
-        single: whether there are single judgements.
+        built_set: its judgements, and the notes so far.
     """
     left_out = accounts["rows"]["left_out"]
+    place = f", such as --rater {places[0]}" if places else ""
     notes = []
     if "judgements" in accounts:
         several = accounts["judgements"]["used"] - accounts["candidates"]["total"]
     else:
         several = left_out.get("repeated", 0) + left_out.get("contradictory", 0)
-    if several > 0 and not (recipe.rater or single or recipe.category or recipe.spans):
-        place = f", such as --rater {places[0]}" if places else ""
+    again = any("judges a text again" in note for note in built_set.notes)
+    if again and place and recipe.rater not in places:
+        notes.append(f"if raters are told apart by something else, name that{place}")
+    if several > 0 and not (again or built_set.judgements or recipe.category or recipe.spans):
         notes.append(
             f"{counted(several, 'row')} judge a text again, and nobody says whose judgements these are; --rater COLUMN names the "
             f"raters{place}"

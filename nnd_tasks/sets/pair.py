@@ -405,7 +405,7 @@ def _refuse_several_errors(errors: pd.DataFrame, names: Sequence[str], recipe: R
     attribute = f"--attribute {column} judges each of these alone; or " if name == "category" else ""
     raise NNDError(
         f"{place_of(example, 0)}: judgements of one candidate differ in {name} ({values}); {attribute}let each make a "
-        "test with `several_errors: each` in the recipe, or keep one in prepare.py"
+        "test with --several-errors each (`several_errors: each` in the recipe), or keep one in prepare.py"
     )
 
 

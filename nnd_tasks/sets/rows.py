@@ -116,6 +116,10 @@ def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, li
     unmatched = []
     for column, values in recipe.leave_out.items():
         items = explode_lists(table.assign(**{column: take_column(table, column)}), [column])
+        if column == recipe.rater and len(items) > len(table):
+            raise NNDError(
+                f"leave_out {column}: rows with lists of raters would go whole; make a row of each in prepare.py"
+            )
         texts = as_texts(items[column], items, column, strip=True)
         cells = np.array([(text or "").casefold() for text in texts], dtype=object)
         for value in values:

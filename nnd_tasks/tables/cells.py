@@ -98,7 +98,9 @@ def take_column(table: pd.DataFrame, name: str, *, each: bool = False) -> Array:
     if name in PLACES and {PATH, "where"} & {*table.columns}:
         return take_places(table, name)
     if not root:
-        offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE, "exclusion")], 40, str)
+        offered = some_of(
+            [column for column in table.columns if column not in (PATH, ROW, FILE, "exclusion", "where")], 40, str
+        )
         hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
         place = table[PATH].iat[0] if PATH in table else "rows(folder)"
         raise NNDError(f"{place}: no column {name!r}; there are: {offered}{hint}")

@@ -24,10 +24,12 @@ from nnd_tasks.tables.cells import (
     list_items,
     render,
     split_column,
+    take_column,
     texts_of_nobody,
     unpack,
 )
 from nnd_tasks.tables.read import named_columns
+from nnd_tasks.tables.spans import read_items
 from nnd_tasks.text import some_of
 
 if TYPE_CHECKING:
@@ -101,8 +103,8 @@ def propose_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
         named["score" if _are_numbers(table, answer, recipe) else "label"] = answer
     if left_out := _find_left_out(table, [*used, *named.values(), *recipe.pair, *recipe.leave_out]):
         named["leave_out"] = {**left_out, **recipe.leave_out}
-    spans = recipe.spans and recipe.spans.column
-    if spans in table and (keys := _find_span_keys(table[spans])):
+    spans = (recipe.spans and recipe.spans.column) or ""
+    if split_column(table, spans)[0] and (keys := _find_span_keys(take_column(table, spans, each=True), spans)):
         named["spans"] = {"column": spans, **keys}
     return named
 
@@ -163,7 +165,9 @@ def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, in
     for name in _columns_of(used):
         counts = Counter(str(cell).strip() for cell in used[name]) if name not in named else {}
         if len(counts) <= _MOST_VALUES:
-            found[name] = {value: n for value, n in counts.items() if value.casefold() in COLUMN_NAMES["doubtful"]}
+            said = name.casefold().removeprefix("is_") in COLUMN_NAMES["doubtful"]
+            words = [*COLUMN_NAMES["doubtful"], *(("true", "yes", "1") if said else ())]
+            found[name] = {value: n for value, n in counts.items() if value.casefold() in words}
     return {name: values for name, values in found.items() if values}
 
 
@@ -202,20 +206,20 @@ def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
     return bool(cells) and all(number is None or math.isnan(number) for number in numbers)
 
 
-def _find_span_keys(cells: pd.Series[Any]) -> dict[str, str]:
+def _find_span_keys(cells: Iterable[Any], column: str) -> dict[str, str]:
     """The keys of the positions and the category in objects of error spans, where they are not called as in `Spans`.
 
     Raises:
         NNDError: the objects have neither positions nor words that are known.
     """
-    items = [item for item in map(unpack, chain.from_iterable(map(list_items, cells))) if isinstance(item, Mapping)]
+    items = [item for item in map(unpack, chain(*map(read_items, cells))) if isinstance(item, Mapping)]
     unnamed = [item for item in items if "text" not in item] or items
     keys = next((keys for keys in _SPAN_KEYS if all({*keys} <= {*item} for item in unnamed)), ())
     if unknown := [item for item in unnamed if not keys and "text" not in item]:
         fields = some_of([*dict.fromkeys(chain(*unknown))], 12, str)
         raise NNDError(
-            f"column {cells.name!r}: its error spans have the fields {fields}; leave out --spans, and say in the recipe where a "
-            f"span starts and ends: spans: {{column: {cells.name}, start: FIELD, end: FIELD}}"
+            f"column {column!r}: its error spans have the fields {fields}; leave out --spans, and say in the recipe where a "
+            f"span starts and ends: spans: {{column: {column}, start: FIELD, end: FIELD}}"
         )
     category = next((name for name in COLUMN_NAMES["span_category"] if any(name in item for item in items)), "category")
     named = {**dict(zip(("start", "end"), keys, strict=False)), "category": category}
@@ -269,8 +273,9 @@ def check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
     column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
     lacking = [role for role in ("context", "candidate") if not getattr(recipe, role)]
     if lacking or column is None:
+        pairs = ", or of pairs the one that names the better text with --winner" * bool(_find_sides(table, recipe))
         hint = (
-            f"of the {lacking[0]} with --{lacking[0]}"
+            f"of the {lacking[0]} with --{lacking[0]}{pairs}"
             if lacking
             else "of judgements with --label, --score or, of each attribute, --attribute; or raters with a column each, "
             "--rater A,B"

@@ -201,17 +201,25 @@ def _read_lines(path: Path, delimiter: str | None, encoding: str | None) -> tupl
 def read_cells(path: Path) -> Iterator[tuple[int, list[Any]]]:
     """Yield the number and the cells of each row of a CSV, TSV or XLSX file that is not empty, the header like all others.
 
-    Of a workbook it is the first sheet.
+    Of a workbook it is the first sheet; `read_sheets` reads all.
 
     Raises:
         NNDError: it cannot be read as such a file.
     """
+    yield from next(iter(read_sheets(path).values()))
+
+
+def read_sheets(path: Path) -> dict[str, Iterator[tuple[int, list[Any]]]]:
+    """Read the rows of each sheet of a workbook by its name, as `read_cells` gives them; a text is one sheet without a name."""
     if split_ending(path)[0] == ".xlsx":
-        rows: Iterable[list[Any]] = next(iter(_read_sheets(path).values()))
+        sheets: Mapping[str, Iterable[list[Any]]] = _read_sheets(path)
     else:
         text, delimiter = _read_lines(path, None, None)
-        rows = _split_rows(text, delimiter, strict=False)
-    yield from ((number, cells) for number, cells in enumerate(rows, start=1) if any(cell != "" for cell in cells))
+        sheets = {"": _split_rows(text, delimiter, strict=False)}
+    return {
+        name: ((number, cells) for number, cells in enumerate(rows, start=1) if any(cell != "" for cell in cells))
+        for name, rows in sheets.items()
+    }
 
 
 def _find_delimiter(path: Path, text: str) -> str:

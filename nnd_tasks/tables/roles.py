@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import short_hash
+from nnd_tasks.show.values import is_missing
 from nnd_tasks.tables.cells import (
     ANSWER,
     PATH,
@@ -78,10 +80,17 @@ def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
     lengths = lists.map(len)
     most = lengths.max(axis=1)
     wrong = (lengths.ne(1) & lengths.ne(most, axis=0)).any(axis=1).to_numpy()
+    if "rater" in lists:  # one judgement is not that of each of several
+        said = lists.drop(columns="rater").map(lambda items: not is_missing(items[0]) and items[0] != "")
+        alone = said.apply(lambda given: given & (lengths[given.name] < lengths["rater"])).any(axis=1).to_numpy(bool)
+        wrong = wrong | alone
     if wrong.any():
         i = int(np.flatnonzero(wrong)[0])
         parts = " beside ".join(f"{counted(number, 'item')} of {role}" for role, number in lengths.iloc[i].items())
-        raise NNDError(f"{place_of(rows, i)}: {parts}; lists in one row need the same length")
+        raise NNDError(
+            f"{place_of(rows, i)}: {parts}; lists in one row need the same length"
+            + "; what several raters judged together has one name" * ("rater" in lists)
+        )
     for role in lists:
         lists[role] = [items * (number // len(items)) for items, number in zip(lists[role], most, strict=True)]
     exploded = rows.assign(**lists).explode([*lists])
@@ -191,6 +200,12 @@ def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
         readings.discard(None)
         if len(readings) != 1:
             column = recipe.winner or recipe.attribute[rows["attribute"].iat[i]]
+            parts = re.split(r"\s*[;,|/]\s*", cells[i])
+            if len(parts) > 1 and all(_read_side(part.casefold(), meanings) is not None for part in parts):
+                raise NNDError(
+                    f"{place_of(rows, i)}, column {column!r}: {cells[i]!r:.60} names several winners: write a list, "
+                    f"{json.dumps(parts)}, or a row for each"
+                )
             raise NNDError(
                 f"{place_of(rows, i)}, column {column!r}: {cells[i]!r:.60} names no winner; say what each value "
                 f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "

@@ -65,9 +65,14 @@ def find_words(words: str, text: str) -> Span | None:
 
 
 def read_items(cell: Any) -> list[Any]:
-    """List the spans in a cell: objects, pairs of positions or words, one or a list, which may be a text as in CSV."""
+    """List the spans in a cell: objects, pairs of positions or words, one or a list, which may be a text as in CSV.
+
+    A list may hold a list for each of several people.
+    """
     cell = unpack(cell)
     items = list(cell) if isinstance(cell, (list, tuple)) and not is_pair(cell) else [cell]
+    if any(isinstance(item, (list, tuple)) and not is_pair(item) for item in items):
+        items = [span for item in items for span in read_items(item)]
     return [item for item in items if not is_missing(item) and str(item).strip()]
 
 
@@ -90,7 +95,7 @@ def read_position(value: Any) -> int | None:
 def take_spans(table: pd.DataFrame, keys: Spans) -> list[Any]:
     """Take the cell of each row that holds its spans; columns of positions and of what else is known of one are one span."""
     if keys.column:
-        return list(take_column(table, keys.column))
+        return list(take_column(table, keys.column, each=True))
     rows = zip(*(take_column(table, name) for name in keys.columns), strict=True)
     # A position that is no number lies nowhere, as one beyond the end of the text does.
     return [

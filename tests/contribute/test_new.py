@@ -154,22 +154,6 @@ def test_a_rater_who_judged_a_text_twice_is_named(rows, options, notes, tmp_path
         assert " ".join(said.split()).count("1 row in which a rater judges a text again, first 's' of ") == notes
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "message"),
-    [
-        (
-            {"l": "good; bad"},
-            LABEL,
-            """the label 'good; bad' is several: write a list, ["good", "bad"], or a row for each""",
-        ),
-        ({}, f"{JUDGED} --score n --rater who --min-gap 1", "is 1 the best in column 'n'?"),
-    ],
-)
-def test_what_may_be_several_labels_or_ranks_is_asked(changes, options, message, tmp_path):
-    rows = [{**row, "n": rank % 3 + 1, "who": who} for who in "xyz" for rank, row in enumerate(ROWS)]
-    assert message in refusal(write_rows(tmp_path / "t.jsonl", [{**rows[0], **changes}, *rows[1:]]), options)
-
-
 def test_nothing_that_a_table_says_is_a_command_of_the_terminal(tmp_path):
     rows = [{"q": "\x1b[2J[bold]q", "a": "\x1b]0;x\x07" + text, "l": f"{text}\x1b[1m"} for text in ("good", "bad")]
     shown = new(write_rows(tmp_path / "t.jsonl", rows), f"{JUDGED} --label l --better good\x1b[1m --dry-run")
@@ -293,12 +277,16 @@ def test_rows_that_may_be_no_judgements_and_ranks_are_named(tmp_path, nnd_home):
     assert load("mine").to_list()[0]["high"].endswith(" r")
 
 
-def test_what_merged_cells_say_holds_in_each_of_their_rows(tmp_path, nnd_home):
+def test_merged_cells_hold_in_each_of_their_rows_and_each_sheet_is_read(tmp_path, nnd_home):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    for row in (["question", "answer", "verdict"], ["Name a metal.", "Tin.", "good"], [None, "Oak.", "bad"]):
-        book.active.append(row)
-    book.active.merge_cells("A2:A3")
+    for sheet in (book.active, book.create_sheet("bob")):
+        for row in ([None, "s", None, "t", None], ["question", *["answer", "verdict"] * 2],
+                    ["Name a metal.", "Tin.", "good", "Oak.", "bad"], [None, "Gold.", "good", "Ash.", None]):  # fmt: skip
+            sheet.append(row)
+        sheet.merge_cells("A3:A4")
     book.save(tmp_path / "merged.xlsx")
-    new(tmp_path / "merged.xlsx", "--better good")
-    assert pick(load("mine").to_list(), "context", "high", "low") == [("Name a metal.", "Tin.", "Oak.")]
+    new(tmp_path / "merged.xlsx", "--better good --rater @sheet")
+    texts = [("Name a metal.", high, "Oak.") for high in ("Tin.", "Gold.")]
+    assert sorted(pick(load("mine").to_list(), "context", "high", "low")) == sorted(texts)
+    assert sorted(load("mine", "default_judgements")["rater"]) == ["Sheet"] * 3 + ["bob"] * 3

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nnd_tasks.tables.read import read_cells, read_json
 
-FILES = "*.csv"
+FILES, BESIDE = "*.csv", ".json"
 COLUMNS = (
     "rater system itemID itemType source_language target_language score documentID isCompleteDocument spans start end"
 )

@@ -16,15 +16,18 @@ NUMBER = re.compile(r"(-?\d{1,3}(\.\d+)?)?")
 
 
 def recognise(records):
-    return [name for name in records[0] if holds_numbers([record[name] for record in records])]
+    return [name for name in records[0] if holds_numbers([record.get(name) for record in records])]
 
 
 def rows(folder: Path) -> pd.DataFrame:
     records = [record for path in sorted(folder.rglob(FILES)) for record in read_records(path)]
     numbers = recognise(records)
-    lists = [*numbers, *(name for name in records[0] if goes_beside([(row[numbers[0]], row[name]) for row in records]))]
+    lists = [
+        *numbers,
+        *(name for name in records[0] if goes_beside([(row.get(numbers[0]), row.get(name)) for row in records])),
+    ]
     return pd.DataFrame(
-        [{**row, **{name: split(row[name]) for name in lists}, "where": row.where} for row in records], dtype=object
+        [{**row, **{name: split(row.get(name)) for name in lists}, "where": row.where} for row in records], dtype=object
     )
 
 

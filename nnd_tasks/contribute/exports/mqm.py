@@ -33,7 +33,7 @@ def rows(folder: Path) -> pd.DataFrame:
             weight = weigh(row["category"].casefold(), row["severity"].casefold())
             judged["mqm_score"] -= weight
             judged["spans"] += [span | {"category": row["category"], "severity": row["severity"]} for span in spans]
-            if weight >= judged["worst"]:  # the category of the worst error
+            if weight and weight >= judged["worst"]:  # the category of the worst error
                 judged |= {
                     "worst": weight,
                     "category": row["category"].split("/")[0].strip(),

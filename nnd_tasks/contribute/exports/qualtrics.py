@@ -27,12 +27,13 @@ def rows(folder: Path) -> pd.DataFrame:
         embedded = [name for name in ids if name not in asked and unpack(ids[name])["ImportId"] == name == texts[name]]
         for record in responses:
             row = {**record, "rater": record.get("ResponseId"), "where": record.where}
-            found += [row] if embedded else [row | item for item in split(record, asked, texts)]
+            found += [row] if embedded else split(row, asked, texts)
     return pd.DataFrame(found, dtype=object)
 
 
 def split(record, asked, texts):
-    """Yield question, item and answer of each question of a response; the cells of the others stay away."""
+    """Yield a row for each question of a response: the other cells, and its question, item and answer."""
+    shared = {name: cell for name, cell in record.items() if name not in asked}
     for name in (name for name in record if name in asked):
         question, _, item = texts[name].rpartition(" - ")
-        yield {"question": question, "item": item, "answer.item": record[name]}
+        yield shared | {"question": question, "item": item, "answer.item": record[name]}

@@ -23,6 +23,7 @@ from nnd_tasks.tables.read import Record, read_cells, read_records
 from nnd_tasks.text import some_of
 
 _HEAD = 100  # records that tell a kind
+_SHEETS = (".csv", ".tsv", ".xlsx")
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,21 @@ def find_kind(
     Raises:
         NNDError: the first file cannot be read.
     """
+    first = next(iter(files.values()))
     if systems or raters:
-        head = islice(read_records(next(iter(files.values())), most=2 * _HEAD), _HEAD)
+        if first.suffix.lower() in _SHEETS and _recognise(
+            "two_headers", [cells for _, cells in islice(read_cells(first), 3)]
+        ):
+            raise NNDError(
+                f"{first}: its header is two rows; leave out --system and --rater, or write one, such as 'A score'"
+            )
+        head = islice(read_records(first, most=2 * _HEAD), _HEAD)
         _check_owners(head, {"--system": systems, "--rater": raters})
         return _make_kind("wide", [*systems, *raters], files, next(iter(files)), f"{[*systems]}, {[*raters]}")
     first_files = {Path(name).suffix.lower(): name for name in reversed([*files])}  # one of each ending
     if first_files.keys() == {".xml"}:
         return _make_kind("appraise_ranking", ["its ending, .xml"], files, first_files[".xml"])
-    for ending in {*first_files} & {".csv", ".tsv", ".xlsx"}:
+    for ending in {*first_files} & {*_SHEETS}:
         fields = _recognise("two_headers", [cells for _, cells in islice(read_cells(files[first_files[ending]]), 3)])
         if fields:
             return _make_kind("two_headers", fields, files, first_files[ending])
@@ -81,6 +89,10 @@ def find_kind(
 def _check_owners(records: Iterable[Record], owners: Mapping[str, Sequence[str]]) -> None:
     """Raise NNDError where no column has the name of a system or rater in its name."""
     every = [*chain(*owners.values())]
+    if both := [name for name in every if every.count(name) > 1]:
+        raise NNDError(
+            f"{both[0]}: named twice with --system and --rater; rename its columns, such as system {both[0]}"
+        )
     columns = [*dict.fromkeys(name for record in records for name, _ in wide.flatten(record, every))]
     for option, names in owners.items():
         for name in names:
@@ -102,7 +114,14 @@ def _has_candidate(records: Sequence[object], lists: Sequence[str], recipe: Reci
 def _make_kind(name: str, fields: Sequence[str], files: Mapping[str, Path], file: str, names: str = "[], []") -> Kind:
     module = import_module(f"{exports.__name__}.{name}")
     title, _, advice = (getdoc(module) or "").partition("\n\n")
-    pattern = escape(file) if len(files) == 1 else f"*{escape(Path(file).suffix)}"
+    ending = Path(file).suffix
+    others = [other for other in files if Path(other).suffix not in (ending, getattr(module, "BESIDE", ending))]
+    if others:
+        raise NNDError(
+            f"{some_of(others, 3, str)}: would not be read, as {file} and all others that end in {ending} are; name the files of "
+            f"the set, 'FOLDER/*{ending}', or make all of one kind"
+        )
+    pattern = escape(file) if len(files) == 1 else f"*{escape(ending)}"
     text = re.sub("^FILES = .*", lambda _: f"FILES = {pattern!r}", getsource(module), flags=re.MULTILINE)
     text = re.sub("^SYSTEMS, RATERS = .*", lambda _: f"SYSTEMS, RATERS = {names}", text, flags=re.MULTILINE)
     return Kind(title.rstrip("."), " ".join(advice.split()), fields, text, hasattr(module, "UTF16"))
