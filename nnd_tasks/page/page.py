@@ -37,14 +37,12 @@ class Section:
 
     Attributes:
         paired: the models on its tests.
-        comparison: of the models.
         report: its tables.
         around: surprise around marked errors; empty without these or token scores.
         settings: the signature of each run, part by part.
     """
 
     paired: Paired
-    comparison: Comparison
     report: Report
     around: pd.DataFrame
     settings: Table
@@ -64,7 +62,7 @@ def make_sections(pairs: Sequence[Paired], describe: Describe = report_compariso
         if paired.tests.empty:
             raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
     return [
-        Section(one.paired, one, describe(one), around_errors(one.paired.runs), _list_settings(one.paired.runs))
+        Section(one.paired, describe(one), around_errors(one.paired.runs), _list_settings(one.paired.runs))
         for one in compare_all(pairs)
     ]
 

@@ -25,7 +25,7 @@ LEGEND = {
     "§": 'a baseline, such as "the longer text wins", passes as many tests or more.',
     "‡": f"underpowered: too few prompts to find what models really differ by (fewer than {FEW}, or an MDE above "
     f"{100 * LARGEST_MDE:.0f} points).",
-    "none": "no difference can be found: with so few prompts no p (Holm) is below 0.05.",
+    "none": "means that no difference can be found: with so few prompts no p (Holm) is below 0.05.",
     "≠": "p (Holm) decides whether a difference is shown. The interval, which is of this pair alone, does not agree.",
 }
 
