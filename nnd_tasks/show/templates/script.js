@@ -193,7 +193,7 @@
       const whole = pair.every(scored);
       const differ = (divide, digits) => (whole ? signed(divide(pair[0]) - divide(pair[1]), digits) : "–");
       const mean = (score) => (scored(score) ? `${(score.sum / score.tokens).toFixed(3)} (${count(score.tokens, "token")})` : "–");
-      const name = Object.assign(make("th", "text", model), { scope: "row" });
+      const name = Object.assign(make("th", model.length > 16 ? "text wide" : "text", model), { scope: "row" });
       const said = test.section.outcome[k][test.i];
       const outcome = make("td", "text", MARKS[said] + said);
       outcome.classList.toggle("lost", said.startsWith("failed"));
