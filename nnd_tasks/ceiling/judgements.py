@@ -50,8 +50,8 @@ def add_judgements(
             *find_doubtful_names(judgements["rater"]),
             *find_space_twins(judgements["candidate"]),
         ]
-    texts = [name for name in ("context_id", "candidate", "rejected", "attribute", "panel") if name in judgements]
-    if judgements.drop_duplicates([*texts, "rater", "place"]).groupby(texts).size().max() < 2:
+    by_rater = judgements.assign(unit=number_units(judgements)).drop_duplicates(["unit", "rater", "place"])
+    if by_rater["unit"].is_unique:
         return
     if own and (agreement := measure_agreement(judgements)):
         details["accounts"]["agreement"] = agreement

@@ -25,6 +25,7 @@ from nnd_tasks.tables.cells import (
     ROW,
     Array,
     as_texts,
+    empty_items,
     kind_of,
     place_of,
     take_column,
@@ -112,10 +113,10 @@ def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, li
     Returns:
         The table; and those conditions, as ``column = 'value'``, that no row meets.
     """
-    table = table.assign(exclusion=pd.Series("", table.index, dtype=object))
+    table, recipe = empty_items(table.assign(exclusion=pd.Series("", table.index, dtype=object)), recipe)
     unmatched = []
     for column, values in recipe.leave_out.items():
-        items = explode_lists(table.assign(**{column: take_column(table, column)}), [column])
+        items = explode_lists(table.assign(**{column: take_column(table, column, each=True)}), [column])
         if column == recipe.rater and len(items) > len(table):
             raise NNDError(
                 f"leave_out {column}: rows with lists of raters would go whole; make a row of each in prepare.py"

@@ -110,6 +110,34 @@ def take_column(table: pd.DataFrame, name: str, *, each: bool = False) -> Array:
         raise NNDError(f"{place_of(table, 0)}, column {name!r}: {error.args[0]}") from None
 
 
+def empty_items(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, Recipe]:
+    """Empty the objects of lists that ``leave_out`` names by a field, such as ``responses.status``: they hold no judgement then.
+
+    Returns:
+        The table, and the recipe without those values of ``leave_out`` that an object has.
+    """
+    left_out = dict(recipe.leave_out)
+    for column, values in recipe.leave_out.items():
+        root, path = split_column(table, column)
+        cells = [unpack(cell) for cell in table[root]] if root and len(path) == 1 else []
+        if not any(isinstance(cell, (list, tuple)) for cell in cells):
+            continue
+        names = {value.strip().casefold(): value for value in values}
+
+        def says(item: Any, field: str = path[0], names: Mapping[str, str] = names) -> str | None:
+            return names.get(str(item.get(field)).strip().casefold()) if isinstance(item, dict) else None
+
+        found = {says(item) for cell in cells if isinstance(cell, (list, tuple)) for item in cell}
+        empty = {path[0]: None}
+        emptied = [
+            [empty if says(i) else i for i in cell] if isinstance(cell, (list, tuple)) else cell for cell in cells
+        ]
+        table = table.assign(**{root: pd.Series(emptied, table.index, dtype=object)})
+        left_out[column] = tuple(value for value in values if value not in found)
+    kept = {column: values for column, values in left_out.items() if values}
+    return table, recipe.model_copy(update={"leave_out": kept})
+
+
 def take_places(table: pd.DataFrame, name: str) -> Array:
     """Take what the place of each row says of its file, folder, key or sheet; None where it does not."""
     places = table["where"] if "where" in table else table[PATH]

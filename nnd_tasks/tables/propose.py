@@ -57,7 +57,7 @@ def _columns_by_name(table: pd.DataFrame) -> dict[str, str]:
     ``Worker ID`` and ``worker_id`` are also called ``workerid``.
     """
     names = {name.casefold(): name for name in _columns_of(table)}
-    last = [name.casefold().rpartition(".")[2] for name in names.values()]
+    last = [re.split("[.:]", name.casefold())[-1] for name in names.values()]  # INPUT:question of Toloka
     short = {word: name for word, name in zip(last, names.values(), strict=True) if last.count(word) == 1}
     joined = {re.sub(r"[\s_-]", "", word): name for word, name in (short | names).items()}
     return joined | short | names
@@ -155,17 +155,33 @@ def _find_left_out(table: pd.DataFrame, used: Collection[str]) -> dict[str, list
     """Find the columns in which a tool says what became of a row -> those of their values that are no judgement."""
     status = {name: COLUMN_NAMES["status"].get(name.casefold(), ()) for name in _columns_of(table) if name not in used}
     values = {name: {str(cell).strip() for cell in _cells_of(table, name)} for name, words in status.items() if words}
+    for name, cells in _take_fields(table, used).items():
+        status[name] = COLUMN_NAMES["status"].get(name.casefold().rpartition(".")[2], ())
+        values[name] = {*cells}
     found = {name: sorted(v for v in values[name] if v.casefold() in status[name]) for name in values}
     return {name: words for name, words in found.items() if words}
+
+
+def _take_fields(table: pd.DataFrame, used: Iterable[str | None]) -> dict[str, list[str]]:
+    """Take the texts in each field of the lists of objects that used columns lead into: ``responses.status``."""
+    roots = {root for name in used if name for root, path in [split_column(table, name)] if root and path}
+    fields: dict[str, list[str]] = {}
+    for root in sorted(roots):
+        for item in chain(*(cell for cell in map(unpack, table[root]) if isinstance(cell, (list, tuple)))):
+            for field, value in item.items() if isinstance(item, Mapping) else ():
+                if isinstance(value, (str, bool)):
+                    fields.setdefault(f"{root}.{field}", []).append(str(value).strip())
+    return fields
 
 
 def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
     """Find columns that the recipe does not name -> values that may say that a row is no judgement -> rows that are used."""
     used, named, found = table[table["exclusion"] == ""], named_columns(recipe), {}
-    for name in _columns_of(used):
-        counts = Counter(str(cell).strip() for cell in used[name]) if name not in named else {}
+    columns = ((name, map(str, used[name])) for name in _columns_of(used) if name not in named)
+    for name, cells in chain(columns, _take_fields(used, named).items()):
+        counts = Counter(map(str.strip, cells))
         if len(counts) <= _MOST_VALUES:
-            said = name.casefold().removeprefix("is_") in COLUMN_NAMES["doubtful"]
+            said = name.casefold().rpartition(".")[2].strip("_").removeprefix("is_") in COLUMN_NAMES["doubtful"]
             words = [*COLUMN_NAMES["doubtful"], *(("true", "yes", "1") if said else ())]
             found[name] = {value: n for value, n in counts.items() if value.casefold() in words}
     return {name: values for name, values in found.items() if values}

@@ -43,8 +43,8 @@ def flatten(record, owners):
     """Yield the name and the value of each cell; of an object that has the name of an owner in it, those of its fields."""
     for name, cell in record.items():
         content = unpack(cell)
-        if not isinstance(content, dict):
-            yield name, cell
+        if not (isinstance(content, dict) and content):
+            yield name, None if content == {} else cell
             continue
         cells = {f"{name}.{key}": value for key, value in flatten(content, owners)}
         yield from cells.items() if any(take(key, owners)[0] for key in cells) else [(name, cell)]
