@@ -97,7 +97,7 @@ def _list_instances(
     """Yield a record of each scored test, or document."""
     of_result = {name: result[name] for name in ("evaluation_name", "evaluation_result_id")}
     names = ("category", "subcategory", "severity", "cluster_id", "margin", "tie")
-    for row in run.tests.dropna(subset="passed").assign(**run.texts).to_dict("records"):
+    for row in run.tests.assign(**run.texts).dropna(subset="passed").to_dict("records"):
         document, score = run.documents[row["document"]], float(row["passed"])
         raw = str(document.get("context") or "")
         if run.reader == METRIC:

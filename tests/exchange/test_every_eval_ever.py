@@ -83,7 +83,8 @@ def test_runs_of_every_reader_keep_tests_and_categories(export, tmp_path, reader
     texts, rows = ["good", "bad", "worse"], []
     for i in range(12):
         document = make_document(f"p{i}", [f"{text} {i}" for text in texts], CHANCES)
-        scores = [score(-2.0), score(-3.0 if i % 3 else -1.0), score(-2.0) if i == 1 else score(-2.5)]
+        first = score(-3.0 if i % 3 else -1.0) if i else None  # not scored
+        scores = [score(-2.0), first, score(-2.0) if i == 1 else score(-2.5)]
         rows.append(make_sample(document, scores))
     protocol = {"reader": reader} if reader else {}
     write_run(tmp_path / "results", "org/model", samples=rows, protocol=protocol)
@@ -91,14 +92,15 @@ def test_runs_of_every_reader_keep_tests_and_categories(export, tmp_path, reader
     overall, *categories = record["evaluation_results"]
     assert record["model_info"]["id"] == "org/model"
     passed = [instance["evaluation"]["score"] for instance in instances]
-    assert (len(passed), sum(passed)) == (24, 8 + 11)
-    assert overall["score_details"]["score"] == pytest.approx(19 / 24)
+    assert (len(passed), sum(passed)) == (23, 8 + 11)
+    assert overall["score_details"]["score"] == pytest.approx(19 / 23)
     assert [one["score_details"]["details"] for one in (overall, *categories)] == [
-        {"category": name, "prompts": "12"} for name in ("all", *CHANCES)
+        {"category": name, "prompts": prompts}
+        for name, prompts in {"all": "12", "disfluent": "11", "off_target": "12"}.items()
     ]
     uncertainty = overall["score_details"]["uncertainty"]
-    assert uncertainty["num_samples"] == 24
-    assert uncertainty["confidence_interval"]["lower"] < 19 / 24 < uncertainty["confidence_interval"]["upper"]
+    assert uncertainty["num_samples"] == 23
+    assert uncertainty["confidence_interval"]["lower"] < 19 / 23 < uncertainty["confidence_interval"]["upper"]
     tie = next(instance for instance in instances if instance["sample_id"] == "p1-2")
     assert tie["input"] == {"raw": "context p1", "reference": ["good 1"], "choices": ["good 1", "worse 1"]}
     assert tie["evaluation"] == {"score": 0, "is_correct": False}
