@@ -10,7 +10,6 @@ from lm_eval.tasks._index import TaskIndex
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
 from nnd_tasks.files import (
     changing,
-    only_writer,
     parse_json,
     parse_yaml,
     read_bytes,
@@ -154,33 +153,9 @@ def test_what_a_killed_process_left_goes_with_the_next_and_nothing_else(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["set", *others])
 
 
-@pytest.mark.parametrize("earlier", [True, False])
-def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path, earlier):
-    folder = tmp_path / "set"
-    if earlier:
-        write_text(folder / "a", "before")
-    with pytest.raises(RuntimeError), rewriting(folder) as new:  # noqa: PT012
-        (new / "a").touch()
-        raise RuntimeError
-    assert [path.read_text(encoding="utf-8") for path in tmp_path.rglob("a")] == ["before"] * earlier
-    with rewriting(folder) as new:
-        (new / "b").touch()
-    assert [path.name for path in tmp_path.rglob("*")] == ["set", "b"]
-
-
 def test_lm_eval_takes_a_file_that_is_being_written_for_no_task(tmp_path):
     """Nor what a killed process leaves of it."""
     with writing(tmp_path / "nnd_answers.yaml") as new:
         new.write_text("task: nnd_answers\ndoc_to_text: half", "utf-8")
         assert not TaskIndex.build([tmp_path])
     assert {entry.yaml_path for entry in TaskIndex.build([tmp_path]).values()} == {tmp_path / "nnd_answers.yaml"}
-
-
-def test_a_folder_has_one_writer_at_a_time(tmp_path):
-    with (
-        only_writer(tmp_path / "set", 1.0, "unused"),
-        pytest.raises(NNDError, match="somebody writes"),
-        only_writer(tmp_path / "set", 0.0, "somebody writes"),
-    ):
-        pass
-    assert list(tmp_path.iterdir()) == []

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from scipy.special import stdtrit
+import scipy  # imports scipy.special when it is first used
 
 from nnd_tasks.categories import ALL, is_of_category
 from nnd_tasks.ceiling.agreement import measure_agreement
@@ -199,7 +199,7 @@ def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] = ()) ->
         variances[1] = of_prompt + max(of_person - of_both, 0.0)
         sizes = of_prompt**2 / (prompts - 1) + of_person**2 / (persons - 1)
         degrees[1] = max(variances[1] ** 2 / sizes if sizes else 1.0, min(prompts, persons) - 1.0)
-    halves = stdtrit(degrees, 0.975) * np.sqrt(variances)
+    halves = scipy.special.stdtrit(degrees, 0.975) * np.sqrt(variances)
     return ratio, *(ratio + sign * half for half in halves for sign in (-1, 1))
 
 

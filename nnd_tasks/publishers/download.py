@@ -21,7 +21,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pooch
-import requests
 
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import changing, expand, only_writer, parse_json, read_text, reading, write_text, writing
@@ -397,6 +396,8 @@ def _place_file(set_name: str, file: File, sha256: str | None, copy: Path | None
 
 
 def _retrieve(set_name: str, named: str, url: str, expected_hash: str | None, target: Path, progress: bool) -> None:
+    import requests  # slow to import
+
     way_out = f"download it by hand and {_how_to_give(named, set_name)}"
     pooch.get_logger().setLevel(logging.WARNING)
     registry = {target.name: f"sha256:{expected_hash}" if expected_hash else None}

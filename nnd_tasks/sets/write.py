@@ -57,6 +57,7 @@ from nnd_tasks.store import (
     read_table,
     version_of,
 )
+from nnd_tasks.tables.read import describe_features
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
@@ -385,10 +386,6 @@ def _keep_the_rest(folder: Path, new: Path) -> None:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table with the features that `datasets` reads."""
-    import datasets  # slow to import
-
-    # The metadata of `features.arrow_schema` is how a parquet file declares its features to `datasets`.
-    features = datasets.Features.from_arrow_schema(table.schema)
+    """Write a table with the features that `datasets` reads from the metadata of a parquet file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.replace_schema_metadata(features.arrow_schema.metadata), path, compression="zstd")
+    pq.write_table(table.replace_schema_metadata(describe_features(table.schema)), path, compression="zstd")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import DECODER, parse_json, read_bytes, reading_json
@@ -382,7 +383,6 @@ def _join_sheets(path: Path, sheets: Mapping[str, pd.DataFrame], recipe: Columns
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
@@ -397,12 +397,30 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return _name_columns(table.column_names, columns, range(1, table.num_rows + 1))
 
 
+#: Name of a type in Arrow -> in `datasets`, where that is another.
+_NAMES_OF_TYPES = {"double": "float64", "float": "float32", "halffloat": "float16", "date32[day]": "date32"}
+
+
 def _read_features(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     """Read what `datasets` says of columns: ``{"label": {"_type": "ClassLabel", "names": ["no", "yes"]}}``."""
     with suppress(ValueError, KeyError, TypeError):
         features = json.loads(metadata[b"huggingface"])["info"]["features"]
         return features if isinstance(features, dict) else {}
     return {}
+
+
+def describe_features(schema: pa.Schema) -> dict[str, str]:
+    """Write the metadata of a parquet file in which `datasets`, which takes a second to import, finds its features."""
+    features = {field.name: _describe_type(field.type) for field in schema}
+    return {"huggingface": json.dumps({"info": {"features": features}})}
+
+
+def _describe_type(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_list(kind):
+        return {"feature": _describe_type(kind.value_type), "_type": "List"}
+    if pa.types.is_struct(kind):
+        return {field.name: _describe_type(field.type) for field in kind}
+    return {"dtype": _NAMES_OF_TYPES.get(str(kind), str(kind)), "_type": "Value"}
 
 
 def _name_classes(cell: Any, feature: Any) -> Any:

@@ -7,12 +7,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import patch
 
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import only_writer
-from nnd_tasks.sets.write import make_card
+from nnd_tasks.schema import SPANS, TYPES
+from nnd_tasks.sets.write import make_card, write_parquet
 from nnd_tasks.store import list_configs, read_table
 from tests.commands import refused
 from tests.sets.folders import beside, contents, make, to_table, write
@@ -51,6 +55,18 @@ def test_a_write_that_fails_leaves_everything_as_it_was(folder, place, failure, 
     assert contents(folder.parent) == before
     write(folder, {"authors": to_table(make(2))})  # and nothing keeps it from being written later
     assert read_table(folder).num_rows == 2
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*TYPES.values(), SPANS, pa.list_(pa.list_(pa.float32())), pa.float16(), pa.date32(), pa.null()],
+    ids=str,
+)
+def test_a_file_declares_the_features_that_datasets_infers(folder, kind):
+    write_parquet(pa.table({"cells": pa.nulls(1, kind)}), folder / "one.parquet")
+    written = pq.read_schema(folder / "one.parquet")
+    wanted = datasets.Features.from_arrow_schema(written.remove_metadata()).arrow_schema
+    assert written.metadata == wanted.metadata
 
 
 def test_a_set_behind_a_link_can_be_built_again_and_again(folder, tmp_path):
