@@ -2,6 +2,7 @@
 
 import re
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -19,7 +20,7 @@ from nnd_tasks.schema import (
     to_nfc,
 )
 from nnd_tasks.sets.recipe import make_recipe
-from nnd_tasks.sets.rows import cluster_key
+from nnd_tasks.sets.rows import hash_prompts
 from nnd_tasks.store import is_name
 from tests.sets.tables import LABELS
 
@@ -121,20 +122,10 @@ def test_hashes_are_16_hex_digits_and_stay_what_they_were_in_published_sets():
     assert hash_rows(["é"]) == ["1d9b2f68e31ef2b6"]
 
 
-fields = st.dictionaries(st.sampled_from(["a", "ab", "b"]), st.text(alphabet="ab", max_size=2), max_size=2)
-contexts = st.text(alphabet="ab", max_size=2)
-
-
-@settings(max_examples=150)
-@given(contexts, fields, contexts, fields)
-@example("ab", {"a": "c"}, "a", {"a": "bc"})
-@example("x", {"a": "bc"}, "x", {"ab": "c"})
-@example("x", {"a": "b"}, "xa", {"b": ""})
-@example("x", {"a": "1", "b": "2"}, "x", {"a": "2", "b": "1"})
-def test_cluster_keys_are_equal_exactly_for_equal_prompts(context, given_fields, other, other_fields):
-    same = context == other and given_fields == other_fields
-    backwards = dict(reversed(given_fields.items()))
-    assert (cluster_key(context, backwards) == cluster_key(other, other_fields)) == same
+def test_prompts_with_other_fields_are_other_prompts():
+    prompts = pd.DataFrame([{"b": "é", "context": "x", "a": "1"}, {"b": "", "context": "x", "a": "1é"}])
+    assert hash_prompts(prompts) == [short_hash("x", "a", "1", "b", "é"), short_hash("x", "a", "1é", "b", "")]
+    assert hash_prompts(prompts[["context"]]) == [short_hash("x")] * 2
 
 
 # ---------------------------------------------------------------- error spans

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.publishers.download import Source
-from nnd_tasks.schema import short_hash, slug
+from nnd_tasks.schema import hash_rows, slug
 from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, SetRecipe
 from nnd_tasks.tables.cells import (
     FILE,
@@ -322,12 +322,12 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     return rows
 
 
-def cluster_key(context: str, fields: Mapping[str, str]) -> str:
-    """Make the ``cluster_id`` of a prompt: equal exactly for contexts that give a model the same prompt fields."""
-    parts = [context]
-    for name in sorted(fields):
-        parts += [name, fields[name]]
-    return short_hash(*parts)
+def hash_prompts(prompts: pd.DataFrame) -> list[str]:
+    """Make the ``cluster_id`` of prompts: equal exactly for contexts that give a model the same prompt fields."""
+    parts: list[Any] = [prompts["context"]]
+    for name in sorted(prompts.columns.drop("context")):
+        parts += [[name] * len(prompts), prompts[name]]
+    return hash_rows(*parts)
 
 
 def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[Array, pd.DataFrame]:
@@ -340,6 +340,5 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[Array, pd.DataFr
     number = rows.groupby(names, sort=False, dropna=False).ngroup()
     prompts = rows.loc[~number.duplicated(), names].fillna("").reset_index(drop=True)
     prompts.columns = ["context", *sorted(recipe.field)]
-    keys = prompts.to_dict("records")
-    prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
+    prompts["cluster_id"] = pd.Series(hash_prompts(prompts), dtype=object)
     return number.to_numpy(), prompts

@@ -9,7 +9,6 @@ import yaml
 
 from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.schema import short_hash
-from nnd_tasks.sets.rows import cluster_key
 from nnd_tasks.store import list_files, tasks_dir
 
 NAME = "made"
@@ -35,7 +34,7 @@ def good_tests():
             ids = {
                 "test_id": short_hash(*texts.values()),
                 "context_id": context[:11],
-                "cluster_id": cluster_key(context, {}),
+                "cluster_id": short_hash(context),
             }
             rows.append({**ids, **texts, "category": category, "high_first": rng.random() < 0.5})
     return pd.DataFrame(rows, dtype=object)
@@ -104,7 +103,7 @@ class Made:
         rows = [row]
         if column == "context":
             rows = list(self.tests.index[self.tests["cluster_id"] == self.tests["cluster_id"][row]])
-            self.tests.loc[rows, "cluster_id"] = cluster_key(text, {})
+            self.tests.loc[rows, "cluster_id"] = short_hash(text)
         self.tests.loc[rows, column] = text
 
     def add(self, **changes):

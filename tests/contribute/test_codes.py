@@ -9,7 +9,7 @@ import yaml
 from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.contribute.check.rules import RULES, SEARCHES, Severity
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.rows import cluster_key
+from nnd_tasks.sets.rows import hash_prompts
 from tests.contribute.made import CATEGORIES, CITATION, NAME, good_tests
 
 #: By code: texts that it finds and texts that only look so; and what is changed in a good set.
@@ -192,9 +192,7 @@ def test_the_texts_of_one_system_win(made):
 def test_prompt_fields_are_part_of_the_prompt(made):
     """Two prompts may share a context where a field tells them apart."""
     made.tests["answer"] = [f"answer {i % 2}" for i in made.tests.index]
-    made.tests["cluster_id"] = [
-        cluster_key(test["context"], {"answer": test["answer"]}) for test in made.tests.to_dict("records")
-    ]
+    made.tests["cluster_id"] = hash_prompts(made.tests[["context", "answer"]])
     assert set(made.found()) == {"prompt_repeated"}, "the template leaves the answer out"
     made.task["doc_to_text"] = "{{context}} {{answer}}"
     assert made.found() == {}
