@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, count, islice
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nnd_tasks.categories import ALL
-
-if TYPE_CHECKING:
-    import pandas as pd
+from nnd_tasks.schema import list_texts
 
 _PIECE = 4_000  # texts that are taken at a time
 
@@ -58,10 +56,18 @@ class _Blanks(dict[int, int]):
         return self[code]
 
 
-def _split_words(texts: Iterable[str], number: Mapping[str, int]) -> Words:
+def _number_texts(*columns: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
+    """Number the distinct texts of columns; return the number of each text, one column after the other, and the texts."""
+    chunks = chain.from_iterable(column.chunks for column in columns)
+    encoded = pa.chunked_array(chunks, columns[0].type).dictionary_encode().combine_chunks()
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
+
+
+def _split_words(texts: pa.Array, number: Mapping[str, int]) -> Words:
     """Split texts into words, in lower case and without punctuation; ``number`` gives a new word its number."""
-    found, sizes, rest, blanks = [np.empty(0, np.int32)], [np.empty(0, np.int64)], iter(texts), _Blanks()
-    while piece := [text.replace("\0", " ") for text in islice(rest, _PIECE)]:
+    found, sizes, blanks = [np.empty(0, np.int32)], [np.empty(0, np.int64)], _Blanks()
+    for begin in range(0, len(texts), _PIECE):
+        piece = [text.replace("\0", " ") for text in texts[begin : begin + _PIECE].to_pylist()]
         joined = " \0 ".join(["", *piece, ""]).lower().translate(blanks).strip(" ")
         words = pc.ascii_split_whitespace(pa.array([joined])).flatten().dictionary_encode()
         distinct = words.dictionary.to_pylist()
@@ -95,29 +101,23 @@ def _share_words(
     return shares[place]
 
 
-def baseline_passes(
-    columns: Iterable[Sequence[str]], texts: Sequence[str] | None = None, writers: Writers = ()
-) -> dict[str, NDArray[np.float64]]:
+def baseline_passes(tests: pa.Table, texts: Sequence[pa.ChunkedArray] = ()) -> dict[str, NDArray[np.float64]]:
     """Tell which tests each of `BASELINES` passes; a tie fails, as for a model.
 
     Args:
-        columns: the contexts of tests, the better candidates, and the worse.
-        texts: distinct candidates to count words in; None takes those of the tests.
-        writers: of the tests; without them there is no ``system``.
+        tests: with ``context``, ``high`` and ``low``, and the columns of `WRITERS` where they are known.
+        texts: columns of candidates, to count words in those that differ; without any, in those of the tests.
 
     Returns:
         Baseline -> 1 where it passes a test, 0 where it fails, nan where it says nothing (``system`` of a test without a text of
         that system), shape (tests,).
     """
-    import pandas as pd  # slow to import
-
-    contexts, *sides = (np.asarray(column, dtype=object) for column in columns)
-    prompt, prompts = pd.factorize(contexts)
-    candidate, candidates = pd.factorize(np.concatenate(sides))
+    prompt, prompts = _number_texts(tests["context"])
+    candidate, candidates = _number_texts(tests["high"], tests["low"])
     high, low = np.split(candidate, 2)
     number: defaultdict[str, int] = defaultdict(count().__next__)  # of each distinct word: a million texts have few
     words, sizes = _split_words(candidates, number)
-    counts = np.bincount(words if texts is None else _split_words(texts, number)[0], minlength=len(number))
+    counts = np.bincount(_split_words(_number_texts(*texts)[1], number)[0] if texts else words, minlength=len(number))
     total = counts.sum()
     logs = np.array([math.log(of_word / total) if of_word else -math.inf for of_word in counts.tolist()])
     mean = np.full(len(sizes), -math.inf)
@@ -128,7 +128,8 @@ def baseline_passes(
         sums = np.bincount(np.repeat(np.arange(len(size)), size), logs[words[first:last]], len(size))
         np.divide(sums, size, out=mean[begin : begin + _PIECE], where=size > 0)
         first = last
-    lengths, lines = np.array([(len(text), text.count("\n")) for text in candidates]).reshape(-1, 2).T
+    lengths, lines = pc.utf8_length(candidates).to_numpy(), pc.count_substring(candidates, "\n").to_numpy()
+    del candidates  # their texts take much memory
     shares = _share_words(np.tile(prompt, 2), candidate, (words, sizes), _split_words(prompts, number))
     share_of_high, share_of_low = np.split(shares, 2)
     wins = {
@@ -139,6 +140,7 @@ def baseline_passes(
         "unigram": mean[high] > mean[low],
     }
     passes = {name: won.astype(float) for name, won in wins.items()}
+    writers = writers_of(tests)
     if best := favourite(writers):
         is_best = {names: best in names.split("|") for names in {*chain(*writers)}}
         won, lost = (np.array([*map(is_best.__getitem__, side)]) for side in writers)
@@ -146,26 +148,19 @@ def baseline_passes(
     return passes
 
 
-def baseline_rates(
-    columns: Iterable[Sequence[str]],
-    categories: Sequence[str],
-    texts: Sequence[str] | None = None,
-    writers: Writers = (),
-) -> dict[str, dict[str, float]]:
+def baseline_rates(tests: pa.Table, texts: Sequence[pa.ChunkedArray] = ()) -> dict[str, dict[str, float]]:
     """Compute how often each baseline passes: category, or ``all``, -> baseline -> pass rate, over the tests that it decides.
 
     A baseline that decides no test of a category is left out.
 
     Args:
-        columns: as for `baseline_passes`.
-        categories: of each test.
+        tests: as for `baseline_passes`, with ``category``.
         texts: likewise.
-        writers: likewise.
     """
     import pandas as pd  # slow to import
 
-    passes = pd.DataFrame(baseline_passes(columns, texts, writers))
-    groups = [*passes.groupby(np.asarray(categories, dtype=object))]
+    passes = pd.DataFrame(baseline_passes(tests, texts))
+    groups = [*passes.groupby(np.asarray(tests["category"], dtype=object))]
     if not groups:
         return {}
     return {str(name): group.mean().dropna().to_dict() for name, group in [(ALL, passes), *groups]}
@@ -175,6 +170,6 @@ def baseline_rates(
 WRITERS = ("high_system", "low_system")
 
 
-def writers_of(tests: pd.DataFrame) -> Writers:
+def writers_of(tests: pa.Table) -> Writers:
     """Read who wrote the candidates of tests, where they say it."""
-    return [tests[name].fillna("").tolist() for name in WRITERS if {*WRITERS} <= {*tests}]
+    return [list_texts(tests[name].fill_null("")) for name in WRITERS if {*WRITERS} <= {*tests.column_names}]

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
+from nnd_tasks.baselines import baseline_rates
 from nnd_tasks.categories import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.demo import make_untrained_twin, run_demo
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.sets.build import table_rates
 from nnd_tasks.store import read_table
 
 CATEGORIES = ("disfluent", "off_target", "unfaithful")
@@ -18,7 +18,7 @@ CATEGORIES = ("disfluent", "off_target", "unfaithful")
 def test_no_rule_without_understanding_decides_a_category(demo_home):
     tests = read_table(demo_home / "nnd" / "demo")
     assert [tests["category"].to_pylist().count(name) for name in CATEGORIES] == [127] * 3
-    rates = table_rates(tests.to_pandas())
+    rates = baseline_rates(tests)
     assert set(rates) == {ALL, *CATEGORIES}
     for name, rules in rates.items():
         assert {*rules} == {"shorter", "longer", "overlap", "unigram"}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
-from nnd_tasks.baselines import BASELINES, WRITERS, Writers, baseline_rates, writers_of
+from nnd_tasks.baselines import BASELINES, WRITERS, baseline_rates
 from nnd_tasks.categories import ALL
 from nnd_tasks.results.compare import Comparison, rank
 from nnd_tasks.results.paired import Paired, test_texts
@@ -211,16 +213,13 @@ def baselines_of(paired: Paired) -> pd.DataFrame:
     tests = test_texts(run).loc[paired.tests["test_id"]]
     contexts = [str(run.documents[document].get("context") or "") for document in paired.tests["document"]]
     table = find_table(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))
-    texts: list[str] | None = None
-    writers: Writers = ()
+    columns: dict[str, Any] = {"context": contexts, **tests[["high", "low", "category"]]}
+    texts: Sequence[pa.ChunkedArray] = ()
     if table is not None:
-        # Words are counted in the whole set.
-        whole = table.select([name for name in table.column_names if name in {"test_id", "high", "low", *WRITERS}])
-        whole = whole.to_pandas()
-        texts = [*{*whole["high"], *whole["low"]}]
-        writers = writers_of(whole.set_index("test_id").reindex(tests.index))
-    columns = contexts, tests["high"], tests["low"]
-    rates = pd.DataFrame.from_dict(baseline_rates(columns, tests["category"], texts, writers), orient="index")
+        texts = table["high"], table["low"]  # words are counted in the whole set
+        whole = table.select([name for name in table.column_names if name in {"test_id", *WRITERS}]).to_pandas()
+        columns |= {**whole.set_index("test_id").reindex(tests.index)}
+    rates = pd.DataFrame.from_dict(baseline_rates(pa.table(columns), texts), orient="index")
     rates = rates.reindex(columns=[name for name in BASELINES if name in rates])
     best = rates.drop(columns="system", errors="ignore").max(axis=1)
     return rates.assign(best_baseline=best).rename_axis("category").reset_index()

@@ -77,21 +77,14 @@ class BuiltSet:
         """
         if config in self.tables:
             raise NNDError(f"two configs would be called {config!r}; rename one of the files")
-        rates, best_system = table_rates(tests), favourite(writers_of(tests))
         table = check_table(_to_arrow(tests), f"config {config}")
         self.tables[config] = table
         self.summaries[config] = summarize(config, table)
-        report = {**details, **asdict(self.summaries[config]), "trivial_rules": rates}
+        report = {**details, **asdict(self.summaries[config]), "trivial_rules": baseline_rates(table)}
         del report["name"]
-        if best_system:
+        if best_system := favourite(writers_of(table)):
             report["trivial_system"] = best_system
         self.report[config] = report
-
-
-def table_rates(tests: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Compute the `baseline_rates` of a table of tests."""
-    texts = (tests[name] for name in ("context", "high", "low"))
-    return baseline_rates(texts, tests["category"], writers=writers_of(tests))
 
 
 #: What an error span says where the source says nothing.

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
+from nnd_tasks.baselines import baseline_rates
 from nnd_tasks.schema import fingerprint
-from nnd_tasks.sets.build import table_rates
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
 from nnd_tasks.sets.write import CardFacts, write_dataset
 from nnd_tasks.store import user_tasks_dir
@@ -53,7 +53,7 @@ def own_set(nnd_home, monkeypatch):
             config: {
                 "fingerprint": fingerprint(table),
                 "source_sha256": {"mine.csv": "ab" * 32},
-                "trivial_rules": table_rates(table.to_pandas()),
+                "trivial_rules": baseline_rates(table),
                 **report,
             }
             for config, table in tables.items()

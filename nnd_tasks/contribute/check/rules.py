@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from nnd_tasks.baselines import BASELINES, WRITERS, baseline_passes
@@ -327,8 +328,8 @@ def _check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
 def _rate_baselines(tests: Tests) -> Iterator[tuple[tuple[str, str, int], pd.Series[float]]]:
     """Yield (config, category, number of tests) and how often each baseline passes, for categories of some size."""
     frame = tests.frame
-    writers = frame.reindex(columns=WRITERS, fill_value="").fillna("").to_numpy().T.tolist()
-    passes = baseline_passes(frame[["context", "high", "low"]].to_numpy().T, writers=writers)
+    columns = frame.columns.intersection(["context", "high", "low", *WRITERS])
+    passes = baseline_passes(pa.Table.from_pandas(frame[columns].fillna(""), preserve_index=False))
     rates = pd.DataFrame(passes, frame.index)
     by_category = [*rates.groupby(frame["category"])]
     for name, part in by_category if len(by_category) == 1 else [(ALL, rates), *by_category]:
