@@ -222,7 +222,7 @@ def render(value: Any) -> str | None:
 def as_texts(
     cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False, absent: Collection[str] = ()
 ) -> Array:
-    """Write cells as texts in Unicode NFC, None for nothing; shape (rows,), equal texts are one object.
+    """Write cells as texts in Unicode NFC, None for nothing; shape (rows,), the texts of equal cells are one object.
 
     Args:
         cells: of one column.
@@ -235,9 +235,9 @@ def as_texts(
         NNDError: a cell is not text, or holds half a surrogate pair.
     """
     known: dict[str, str | None] = {}  # what each text among the cells becomes
-    once: dict[str | None, str | None] = {}
+    once: dict[str | None, str | None] = {}  # what the other cells become
     texts: list[str | None] = []
-    for position, cell in enumerate(cells):
+    for cell in cells:
         if type(cell) is str and cell in known:
             texts.append(known[cell])
             continue
@@ -253,13 +253,11 @@ def as_texts(
                 text = unicodedata.normalize("NFC", text)
         except (ValueError, RecursionError) as error:
             problem = "it holds half a surrogate pair" if isinstance(error, UnicodeEncodeError) else reason_of(error)
-            raise NNDError(f"{place_of(rows, position)}, column {column!r}: {problem}") from None
+            raise NNDError(f"{place_of(rows, len(texts))}, column {column!r}: {problem}") from None
         if text is not None:
             plain = text.strip()
             text = None if plain in absent else plain if strip else text
-        texts.append(once.setdefault(text, text))
-        if type(cell) is str:
-            known[cell] = texts[-1]
+        texts.append(known.setdefault(cell, text) if type(cell) is str else once.setdefault(text, text))
     return np.array([*texts, None], dtype=object)[:-1]
 
 
