@@ -89,9 +89,7 @@ def read_table(path: Path, recipe: Columns | None = None, most: int | None = Non
     if ending == ".xlsx":
         table = _read_excel(path, recipe)
     else:
-        state = path.stat() if path.is_file() else None
-        stamp = (state.st_ino, state.st_size, state.st_mtime_ns) if state else ()
-        table = _read_again(path, stamp, recipe.encoding if recipe else None, most)
+        table = _read_again(path, _stamp(path), recipe.encoding if recipe else None, most)
     if not len(table):
         raise NNDError(f"{path}: no row is in it")
     if repeated := [name for name in table.attrs.get("repeated", ()) if name in named_columns(recipe)]:
@@ -99,6 +97,12 @@ def read_table(path: Path, recipe: Columns | None = None, most: int | None = Non
     # As objects, of which all rows have the same one.
     names = {FILE: strip_ending(path), PATH: str(path)}
     return table.assign(**{name: pd.Series(text, table.index, dtype=object) for name, text in names.items()})
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What tells that a file is still the one that it was."""
+    state = path.stat() if path.is_file() else None
+    return (state.st_ino, state.st_size, state.st_mtime_ns) if state else ()
 
 
 @lru_cache(maxsize=1)
@@ -113,6 +117,21 @@ def _read_again(path: Path, _: tuple[int, ...], encoding: str | None, most: int 
 def forget_table() -> None:
     """Let go of the table that was read last."""
     _read_again.cache_clear()
+
+
+_kept: dict[tuple[Any, ...], str] = {}  # the text of the file whose first rows were read last
+
+
+def _take_text(path: Path, encoding: str | None, *, keep: bool) -> str:
+    """Read the text of a file; with ``keep`` the next call may have it again, as the first rows of a file tell how it is read."""
+    key = (path, *_stamp(path), encoding)
+    text = _kept.pop(key, None)
+    _kept.clear()
+    if text is None:
+        text = read_text(path, encoding)
+    if keep:
+        _kept[key] = text
+    return text
 
 
 def read_tables(paths: Iterable[Path], recipe: Columns) -> pd.DataFrame:
@@ -164,7 +183,7 @@ def read_delimited(
     Raises:
         NNDError: a row has other cells than the header, or a quote is not closed.
     """
-    text, delimiter = _read_lines(path, delimiter, encoding)
+    text, delimiter = _read_lines(path, delimiter, encoding, keep=most is not None)
 
     def split(*, quotes: bool) -> pd.DataFrame:
         return _to_table(path, islice(_split_rows(text, delimiter, quotes=quotes), most), texts=True)
@@ -185,11 +204,11 @@ def read_delimited(
     return fitting[0]
 
 
-def _read_lines(path: Path, delimiter: str | None, encoding: str | None) -> tuple[str, str]:
+def _read_lines(path: Path, delimiter: str | None, encoding: str | None, *, keep: bool) -> tuple[str, str]:
     """Read the text of a CSV or TSV file, and which character separates its cells."""
     csv.field_size_limit(MAX_BYTES)  # the module's own, 131,072 characters, is less than long documents have
     Progress.last_row = str(path)
-    text = read_text(path, encoding)
+    text = _take_text(path, encoding, keep=keep)
     if "\n" not in text:
         text = text.replace("\r", "\n")  # the line ends of old Macs
     first_line = re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE)
@@ -215,7 +234,7 @@ def read_sheets(path: Path) -> dict[str, Iterator[tuple[int, list[Any]]]]:
     if split_ending(path)[0] == ".xlsx":
         sheets: Mapping[str, Iterable[list[Any]]] = _read_sheets(path)
     else:
-        text, delimiter = _read_lines(path, None, None)
+        text, delimiter = _read_lines(path, None, None, keep=True)
         sheets = {"": _split_rows(text, delimiter, strict=False)}
     return {
         name: ((number, cells) for number, cells in enumerate(rows, start=1) if any(cell != "" for cell in cells))
@@ -469,7 +488,7 @@ def read_records(path: Path, encoding: str | None = "utf-8", most: int | None = 
             record.where = Progress.last_row = f"{path}, {place if isinstance(place, str) else f'row {place}'}"
             yield record
         return
-    for place, value in _values(path, encoding):
+    for place, value in _values(path, encoding, keep=most is not None):
         record = Record(value)
         record.where = Progress.last_row = f"{path}, {place}"
         yield record
@@ -481,7 +500,7 @@ def _read_objects(path: Path, encoding: str | None) -> pd.DataFrame:
     places: list[str] = []
     columns: dict[str, list[Any]] = {}
     once: dict[str, str] = {}
-    for place, value in _values(path, encoding):
+    for place, value in _values(path, encoding, keep=False):
         if value.keys() != columns.keys():
             for name in value:
                 columns.setdefault(name, [None] * len(places))
@@ -495,9 +514,9 @@ def _read_objects(path: Path, encoding: str | None) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in {**columns, ROW: places}.items()})
 
 
-def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+def _values(path: Path, encoding: str | None, *, keep: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the place and the object of each record of a JSON file; one with a key has it in ``@key``."""
-    text = read_text(path, encoding)
+    text = _take_text(path, encoding, keep=keep)
     values = _parse_json_texts(text, str(path))
     first_two = [*islice(values, 2)]
     document = first_two[0][1]

@@ -251,6 +251,13 @@ def test_a_file_that_was_cut_off_gives_nothing(tmp_path, nnd_home):
     assert not nnd_home.exists()
 
 
+@pytest.mark.parametrize("options", [LABEL, f"{LABEL} --encoding cp1252"])
+def test_records_that_are_not_in_utf8_are_read_as_tables_are(options, table):
+    table.write_bytes(table.read_text("utf-8").replace("[[", "schöne [[").encode("cp1252"))
+    new(table, options)
+    assert load("mine")["high"][0] == "q1 schöne [[good]] r"
+
+
 def test_a_prepare_that_somebody_changed_stays_unless_it_is_replaced(table, recipe):
     new(SAMPLES / "argilla.json", "--better good")
     new(SAMPLES / "argilla.json", "--better good --license mit")

@@ -15,7 +15,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.recipe import read_recipe
 from nnd_tasks.tables import read
 from nnd_tasks.tables.columns import Columns
-from nnd_tasks.tables.read import read_table
+from nnd_tasks.tables.read import read_records, read_table
 from tests.sets.small_files import write_files
 from tests.sets.tables import make, make_csv, make_rows, pick, read_arguments, read_tests, refusal
 
@@ -293,3 +293,12 @@ def test_a_long_table_is_read_in_pieces_and_names_its_rows(ending, tmp_path, mon
     path.write_bytes("".join([*lines[:8], wrong, *lines[8:]]).encode())
     with pytest.raises(NNDError, match="row 9: 1 cell" if ending == "csv" else "line 9: expected an object"):
         read_table(path)
+
+
+@pytest.mark.parametrize(("name", "text"), [("t.csv", "a\n1\n"), ("t.jsonl", '{"a": "1"}')])
+def test_a_file_that_changes_after_its_head_was_read_is_read_anew(name, text, tmp_path):
+    path = tmp_path / name
+    path.write_text(text)
+    assert [record["a"] for record in read_records(path, None, 2)] == ["1"]
+    path.write_text(text.replace("1", "22"))
+    assert [*read_table(path)["a"]] == ["22"]

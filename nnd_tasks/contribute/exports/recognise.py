@@ -68,7 +68,7 @@ def find_kind(
             raise NNDError(
                 f"{first}: its header is two rows; leave out --system and --rater, or write one, such as 'A score'"
             )
-        head = islice(read_records(first, most=2 * _HEAD), _HEAD)
+        head = islice(read_records(first, recipe.encoding, 2 * _HEAD), _HEAD)
         _check_owners(head, {"--system": systems, "--rater": raters})
         return _make_kind("wide", [*systems, *raters], files, next(iter(files)), f"{[*systems]}, {[*raters]}")
     first_files = {Path(name).suffix.lower(): name for name in reversed([*files])}  # one of each ending
@@ -78,7 +78,9 @@ def find_kind(
         fields = _recognise("two_headers", [cells for _, cells in islice(read_cells(files[first_files[ending]]), 3)])
         if fields:
             return _make_kind("two_headers", fields, files, first_files[ending])
-    heads = {name: [*islice(read_records(files[name], most=2 * _HEAD), _HEAD)] for name in first_files.values()}
+    heads = {
+        name: [*islice(read_records(files[name], recipe.encoding, 2 * _HEAD), _HEAD)] for name in first_files.values()
+    }
     for kind, (name, records) in product(exports.KINDS, heads.items()):
         fields = _recognise(kind, records) if records else []
         if fields and not (kind == "nested" and _has_candidate(records, fields, recipe, pairs)):
