@@ -217,7 +217,8 @@ def rate_candidates(
     """
     used = judgements[judgements["exclusion"] == ""]
     key = ["row_id"] if recipe.candidates == "rows" else ["group", "candidate"]
-    used = used.assign(candidate_id=used.groupby([*key, "attribute_id"], sort=False).ngroup())
+    texts = used.astype({"candidate": "string[pyarrow]"})  # equal ones are found sooner in Arrow
+    used = used.assign(candidate_id=texts.groupby([*key, "attribute_id"], sort=False).ngroup())
     if isinstance(rule, LabelRule):
         ratings, undecided = _rate_by_label(used, rule)
         judgements, used = (

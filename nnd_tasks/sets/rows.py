@@ -337,7 +337,8 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[Array, pd.DataFr
         The number of each row's prompt; and a table of the prompts with ``context``, the fields and ``cluster_id``.
     """
     names = ["context", *(FIELD + name for name in sorted(recipe.field))]
-    number = rows.groupby(names, sort=False, dropna=False).ngroup()
+    # Equal texts are found sooner in Arrow than as objects.
+    number = rows[names].astype("string[pyarrow]").groupby(names, sort=False, dropna=False).ngroup()
     prompts = rows.loc[~number.duplicated(), names].fillna("").reset_index(drop=True)
     prompts.columns = ["context", *sorted(recipe.field)]
     prompts["cluster_id"] = pd.Series(hash_prompts(prompts), dtype=object)
