@@ -206,8 +206,12 @@ def _fields_of(cells: Iterable[Any]) -> list[str]:
 
 
 def _cells_of(table: pd.DataFrame, column: str) -> list[Any]:
-    """The cells of a column that hold something."""
-    return [cell for cell in table[column] if not is_missing(cell) and str(cell).strip()]
+    """The cells of a column that hold something; those that are one object, as equal texts of a file are, once."""
+    return [*filter(_holds_something, {id(cell): cell for cell in table[column]}.values())]
+
+
+def _holds_something(cell: Any) -> bool:
+    return not is_missing(cell) and bool(str(cell).strip())
 
 
 def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
@@ -275,7 +279,7 @@ def _find_sides(table: pd.DataFrame, recipe: Recipe) -> dict[tuple[str, str], fl
     for parts, first in by_words.items():
         for i, word in enumerate(parts):
             second = by_words.get((*parts[:i], COLUMN_NAMES["sides"].get(word, ""), *parts[i + 1 :]))
-            cells = [*_cells_of(table, first), *_cells_of(table, second)] if second else []
+            cells = [*filter(_holds_something, chain(table[first], table[second]))] if second else []
             if second and any(as_number(cell, recipe, ()) is None for cell in cells):
                 sides[first, second] = sum(len(str(cell)) for cell in cells) / len(cells)
     return sides
