@@ -22,7 +22,8 @@ from nnd_tasks.sets.rows import run_prepare
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.show.console import say
 from nnd_tasks.store import dataset_folder, user_tasks_dir
-from nnd_tasks.tables.cells import PATH, PLACES, take_column
+from nnd_tasks.tables.cells import FILE, FOLDER, KEY, PATH, SHEET, take_column
+from nnd_tasks.tables.decode import strip_ending
 from nnd_tasks.tables.propose import check_enough, drop_shared, find_columns, find_unused, propose_pairs, propose_roles
 from nnd_tasks.tables.read import read_tables
 from nnd_tasks.text import counted, some_of
@@ -115,7 +116,10 @@ def draft_set(
             table = read_tables(files.files.values(), recipe)
         named, proposed = _name_columns(recipe, table, pairs, raters)
         unused = find_unused(table, named)
-        places = [name for name in PLACES if len({*take_column(table, name)}) > 1]
+        paths = [*files.files.values()]
+        by_path = {FILE: {*map(strip_ending, paths)}, FOLDER: {path.parent for path in paths}}
+        by_row = {name: {*table[name]} for name in (KEY, SHEET) if name in table}
+        places = [name for name, values in {**by_path, **by_row}.items() if 1 < len(values) <= len(table) / 2]
         del table
         if kind and kind.utf16 and named.spans and named.spans.column:
             named = make_recipe(
