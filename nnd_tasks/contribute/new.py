@@ -119,7 +119,7 @@ def draft_set(
         paths = [*files.files.values()]
         by_path = {FILE: {*map(strip_ending, paths)}, FOLDER: {path.parent for path in paths}}
         by_row = {name: {*table[name]} for name in (KEY, SHEET) if name in table}
-        places = [name for name, values in {**by_path, **by_row}.items() if 1 < len(values) <= len(table) / 2]
+        places = [name for name, values in {**by_path, **by_row}.items() if 1 < len(values) < len(table)]
         del table
         if kind and kind.utf16 and named.spans and named.spans.column:
             named = make_recipe(

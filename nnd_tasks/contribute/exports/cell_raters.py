@@ -11,7 +11,7 @@ import pandas as pd
 from nnd_tasks.tables.read import read_records
 
 FILES = "*"
-SEPARATOR = re.compile(r"\s*[;|/\n]\s*|,\s+")
+SEPARATOR = re.compile(r"[;|/\n]|,\s+")
 NUMBER = re.compile(r"(-?\d{1,3}(\.\d+)?)?")
 
 
@@ -47,4 +47,4 @@ def goes_beside(cells):
 
 
 def split(cell):
-    return SEPARATOR.split(str("" if cell is None else cell).strip())
+    return [part.strip() for part in SEPARATOR.split("" if cell is None else str(cell))]

@@ -56,5 +56,5 @@ def take(name, owners):
         found = re.search(rf"(?<![^\W_]){re.escape(owner)}(?![^\W_])", name)
         if found:
             before, after = name[: found.start()].rstrip(MARKS), name[found.end() :].lstrip(MARKS)
-            return owner, f"{before}{name[found.end()]}{after}" if before and after else (before or after).strip(MARKS)
+            return owner, f"{before}{name[found.end()]}{after}" if before and after else before or after
     return "", name
