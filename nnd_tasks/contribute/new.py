@@ -117,7 +117,7 @@ def draft_set(
         named, proposed = _name_columns(recipe, table, pairs, raters)
         unused = find_unused(table, named)
         paths = [*files.files.values()]
-        by_path = {FILE: {*map(strip_ending, paths)}, FOLDER: {path.parent for path in paths}}
+        by_path: dict[str, set[Any]] = {FILE: {*map(strip_ending, paths)}, FOLDER: {path.parent for path in paths}}
         by_row = {name: {*table[name]} for name in (KEY, SHEET) if name in table}
         places = [name for name, values in {**by_path, **by_row}.items() if 1 < len(values) < len(table)]
         del table
