@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -140,14 +139,13 @@ def empty_items(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, Reci
 
 def take_places(table: pd.DataFrame, name: str) -> Array:
     """Take what the place of each row says of its file, folder, key or sheet; None where it does not."""
-    places = table["where"] if "where" in table else table[PATH]
+    number, places = pd.factorize(table["where"] if "where" in table else table[PATH], use_na_sentinel=False)
 
-    @cache
     def take(place: str) -> str | None:
         path, sheet, key = _PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
         return {FILE: strip_ending(Path(path)), FOLDER: Path(path).parent.name, KEY: key, SHEET: sheet}[name]
 
-    return np.array([take(str(place)) for place in places], dtype=object)
+    return np.array([take(str(place)) for place in places], dtype=object)[number]
 
 
 def split_column(table: pd.DataFrame, name: str) -> tuple[str, list[str]]:
