@@ -128,7 +128,7 @@ def draft_set(
         set_recipe = change(set_recipe, recipe=named, prepare=prepare)
         built_set = make_of_files(set_recipe, files)
     reports = built_set.report.values()
-    built_set.notes += _find_lost_raters(named, next(iter(reports))["accounts"], places, built_set)
+    built_set.notes += _find_lost_raters(named, next(iter(reports))["accounts"], places, unused, built_set)
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
     expected = dict(count_categories(built_set.categories))
     recipe = make_recipe({**named.dump(), "files": hashes, "expected": expected}, "recipe")
@@ -139,7 +139,7 @@ def draft_set(
 
 
 def _find_lost_raters(
-    recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], built_set: BuiltSet
+    recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], unused: Sequence[str], built_set: BuiltSet
 ) -> list[str]:
     """Write a note where several rows judge a text and nobody says whose they are, and where a rater's rows may lack the text.
 
@@ -147,6 +147,7 @@ def _find_lost_raters(
         recipe: with all columns named.
         accounts: of the first config.
         places: columns of places that differ between rows, such as ``@file``.
+        unused: columns without a role.
         built_set: its judgements, and the notes so far.
     """
     left_out = accounts["rows"]["left_out"]
@@ -163,6 +164,13 @@ def _find_lost_raters(
         notes.append(
             f"{counted(several, 'row')} judge a text again, and nobody says whose judgements these are; --rater COLUMN names the "
             f"raters{place}"
+        )
+    column = recipe.score or recipe.label or recipe.winner or ""
+    alike = [name for name in unused if column and column.casefold() in name.casefold()]
+    if alike and not recipe.rater:
+        notes.append(
+            f"{some_of(alike, 4, str)} not used, though called as {column!r}; if each is of another rater: --rater "
+            f"'{','.join([column, *alike])}'"
         )
     blank = left_out.get("empty", 0) + left_out.get("no_context", 0)
     if 3 * blank > accounts["rows"]["total"]:
