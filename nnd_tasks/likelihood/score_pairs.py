@@ -53,7 +53,11 @@ def score_pairs(
     from nnd_tasks.run.run import clear_errors
     from shared_prefix.hf_shared_prefix import SharedPrefixLM  # imports torch and transformers
 
-    lists = {"contexts": list(contexts), "high": list(high), "low": list(low)}
+    lists: dict[str, Sequence[str]] = {"contexts": contexts, "high": high, "low": low}
+    for name, texts in lists.items():
+        if isinstance(texts, str):
+            raise NNDError(f"score_pairs: {name} is one text; expected a list of texts")
+        lists[name] = list(texts)
     if len({*map(len, lists.values())}) > 1:
         lengths = ", ".join(f"{len(texts)} {name}" for name, texts in lists.items())
         raise NNDError(f"score_pairs: the lists must have one length; there are {lengths}")

@@ -200,7 +200,9 @@ def pair_several(
     groups = [group for group in paired if len(group.runs) > 1]
     single = not_compared(runs, paired)
     if not groups:
-        raise NNDError(f"{purpose} needs two models or checkpoints on one task: {single[0]}{hint}")
+        raise NNDError(
+            f"{purpose} needs two models or checkpoints on one task: {single[0] if single else 'no run is there'}{hint}"
+        )
     for group in groups:
         if group.tests.empty:
             raise NNDError(f"{group.title}: no test was scored by all of {', '.join(group.models)}")

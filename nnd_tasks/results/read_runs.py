@@ -142,7 +142,7 @@ def _read_selected(files: Iterable[Path], select: Sequence[str], skipped: list[s
         with noting(skipped):
             headers += _read_headers(file, skipped)
     if not headers and not skipped:
-        raise NNDError(f"{', '.join(map(str, files))}: no results of tasks")
+        raise NNDError(f"{', '.join(map(str, files)) or 'no place'}: no results of tasks")
     return select_runs(headers, select)
 
 

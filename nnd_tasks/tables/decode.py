@@ -84,7 +84,8 @@ def read_text(path: Path, encoding: str | None = "utf-8") -> str:
         raise NNDError(f"{path}: {_explain(content, used, error, path)}") from error
     if encoding is None and used != "utf-8" and not _by_mark(content):
         warn_once(
-            f"{path.name}: read as {used}{_words_of(text)}; if letters are wrong, name its encoding with --encoding"
+            f"{path.name}: read as {used}{_words_of(text)}; if letters are wrong, name its encoding with --encoding (`encoding` "
+            "in the recipe)"
         )
     elif encoding is not None and not _is_utf8(encoding) and not content.isascii() and _is_nearly_utf8(content):
         warn_once(
@@ -154,7 +155,7 @@ def _recognise(content: bytes, path: Path) -> str:
     if b"\0" in content:
         raise NNDError(
             f"{path}: it holds NUL bytes: is it the right file, and does its ending fit? If it is a text in UTF-16, name that "
-            "with --encoding"
+            "with --encoding (`encoding` in the recipe)"
         )
     if _fits(content, "utf-8") or _is_nearly_utf8(content):
         return "utf-8"
@@ -167,7 +168,9 @@ def _recognise(content: bytes, path: Path) -> str:
     # Single bytes do not tell Latin alphabets apart; nearly all such files are of Windows in western Europe.
     encoding = "cp1252" if best and best.encoding in _LATIN else best.encoding if best else ""
     if not encoding or not _fits(content, encoding):
-        raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding, or save it as UTF-8")
+        raise NNDError(
+            f"{path}: its encoding is not recognised; name it with --encoding (`encoding` in the recipe), or save it as UTF-8"
+        )
     return encoding
 
 

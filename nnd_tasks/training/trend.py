@@ -46,7 +46,7 @@ from nnd_tasks.training.model_tags import (
     known_number,
     read_tags,
 )
-from nnd_tasks.training.training_log import read_log
+from nnd_tasks.training.training_log import LOG_NAME, read_log
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,13 @@ def read_trend(
     logs = [path for path in paths if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
     if not logs:
         skipped: list[str] = []
-        runs = read_results(paths, select, skipped, trials="selection" in allow, **fields)
+        try:
+            runs = read_results(paths, select, skipped, trials="selection" in allow, **fields)
+        except NNDError as error:
+            beside = next((path / LOG_NAME for path in paths if (path / LOG_NAME).is_file()), None)
+            if beside is None:
+                raise
+            raise NNDError(f"{error}; {beside} is a log of NNDCallback: name it") from error
         trend = find_trend(runs, x, None if tags is None else read_tags(tags), allow)
         return replace(trend, notes=[*trend.notes, *(f"left out: {line}" for line in skipped)])
     if len(logs) < len(paths) or select or allow or tags or x or any(fields.values()):

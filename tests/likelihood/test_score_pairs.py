@@ -35,6 +35,7 @@ def test_its_numbers_are_those_of_a_task(ready_made, llama, home):
     ("model", "lists", "message"),
     [
         (None, (["a"], ["b", "c"], ["d"]), "there are 1 contexts, 2 high, 1 low"),
+        (None, ("a", "b", "c"), "contexts is one text; expected a list of texts"),
         (None, (["a"], [None], ["d"]), r"high\[0\] is None; expected text"),
         ("/no/such/folder", (["a"], ["b"], ["c"]), "there is no such model or tokenizer folder"),
         (None, (["a"], [""], ["c"]), r"high\[0\] is ''; expected text"),

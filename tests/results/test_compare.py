@@ -195,6 +195,8 @@ def test_what_cannot_be_compared_is_named():
     run, none, some = (make_run(*each, ["k", "l"]) for each in (("a", [1, 0]), ("b", [None] * 2), ("b", [None, 1])))
     with pytest.raises(NNDError, match=r"no run of another model on demo \(default\) is at hand"):
         compare_runs([run])
+    with pytest.raises(NNDError, match="on one task: no run is there"):
+        compare_runs([])
     with pytest.raises(NNDError, match="no test was scored by all of a, b"):
         compare_runs([run, none])
     [found] = compare_runs([run, some])

@@ -307,6 +307,7 @@ def test_an_evaluation_that_fails_and_a_full_disk_do_not_lose_the_training(gpt2,
         ({"tasks": "nnd_dmeo"}, "there is no task 'nnd_dmeo'; did you mean 'nnd_demo'"),
         ({"tasks": "blue_whale"}, "; include_path=FOLDER adds yours"),
         ({"every": 0}, "every=0: expected a number of steps"),
+        ({"every": "10"}, "every='10': expected a number of steps"),
         ({"sample": -1}, "sample=-1: expected a whole number"),
     ],
 )

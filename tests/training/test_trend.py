@@ -144,7 +144,12 @@ def test_a_wrong_line_is_named(lines, message, tmp_path):
 
 def test_logs_and_runs_do_not_mix(tmp_path):
     path = log_of(tmp_path / "nnd.jsonl", entry(0), entry(1))
-    for places, options in (([path, tmp_path], {}), ([path], {"allow": ["prompt"]}), ([path], {"x": "tokens"})):
+    for places, options in (
+        ([path, tmp_path], {}),
+        ([tmp_path], {}),
+        ([path], {"allow": ["prompt"]}),
+        ([path], {"x": "tokens"}),
+    ):
         with pytest.raises(NNDError, match="is a log of NNDCallback"):
             read_trend(places, **options)
 
