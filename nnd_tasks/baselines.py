@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nnd_tasks.categories import ALL
-from nnd_tasks.schema import list_texts
 
 _PIECE = 4_000  # texts that are taken at a time
 
@@ -172,4 +171,4 @@ WRITERS = ("high_system", "low_system")
 
 def writers_of(tests: pa.Table) -> Writers:
     """Read who wrote the candidates of tests, where they say it."""
-    return [list_texts(tests[name].fill_null("")) for name in WRITERS if {*WRITERS} <= {*tests.column_names}]
+    return [tests[name].fill_null("").to_pylist() for name in WRITERS if {*WRITERS} <= {*tests.column_names}]

@@ -231,7 +231,7 @@ def rate_tests(tests: pd.DataFrame, without: Sequence[pd.DataFrame] = (), **name
         chosen, *rest = (part[is_of_category(part, category)] for part in (tests, *without))
         passed = chosen["passed"].groupby(chosen["cluster_id"])
         rate = summarize_rate(passed.sum(), passed.size())
-        *_, wide_low, wide_high = ratio_interval(chosen, rest) if rest else (math.nan, math.nan)
+        *_, wide_low, wide_high = ratio_interval(chosen, rest)
         rows.append({
             **names, "category": category, "tests": len(chosen), "raters": chosen["rater"].nunique(),
             "prompts": len(passed), "few": len(passed) < FEW, "strict": (chosen["passed"] == 1).mean(),
