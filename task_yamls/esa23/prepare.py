@@ -14,7 +14,7 @@ def rows(folder: Path) -> pd.DataFrame:
     batches = [{(item["documentID"], str(item["itemID"])): item for item in batch["items"]} for batch in batches]
     found = []
     for path in sorted(folder.glob("*.scores.csv")):
-        table = pd.read_csv(path, names=COLUMNS, index_col=["document", "item"], dtype=str, keep_default_na=False)
+        table = pd.read_csv(path, names=COLUMNS, dtype=str, keep_default_na=False).set_index(["document", "item"])
         table = table[(table["type"] == "TGT") & (table.index.get_level_values("document").str.count("#") == 1)]
         for rater, marks in table.sort_values("end").groupby(["rater", "document", "item"]).tail(1).groupby("rater"):
             texts = next(batch for batch in batches if {*marks.index} <= {*batch})  # a rater has one batch
