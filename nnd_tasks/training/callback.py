@@ -11,7 +11,6 @@ import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.token_stats = token_stats
         self.tasks = [tasks] if isinstance(tasks, str) else list(tasks)
-        if not isinstance(every, Integral) or every < 1:
+        if not isinstance(every, (int, np.integer)) or every < 1:
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
         check_selection({"limit": limit, "sample": sample})
         task_manager(include_path, self.tasks)  # raises for a name that no task has
