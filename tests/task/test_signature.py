@@ -169,11 +169,11 @@ def test_auto_is_the_type_of_the_weights_where_the_configuration_names_none(llam
 def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(plain):
     assert "\n" not in plain["line"]
     parts = [dict(item.split(":", 1) for item in part.split("|")) for part in plain["line"].split(" || ")]
-    assert len(parts) == 3
-    assert list(parts[0]) == list(plain["protocol"])
-    assert parts[0]["set"] == "nnd/demo"
-    assert parts[0]["eos"] == "no"
-    assert parts[2]["lm_eval"].startswith("0.4")
+    protocol, _, environment = parts
+    assert list(protocol) == list(plain["protocol"])
+    assert protocol["set"] == "nnd/demo"
+    assert protocol["eos"] == "no"
+    assert environment["lm_eval"].startswith("0.4")
     assert json.loads(json.dumps(plain)) == plain
 
 
