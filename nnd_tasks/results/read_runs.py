@@ -64,7 +64,7 @@ def load_runs(
 
 def read_results(
     places: str | Path | Iterable[str | Path],
-    select: Sequence[str] = (),
+    select: str | Sequence[str] = (),
     skipped: list[str] | None = None,
     *,
     tokens: bool = False,
@@ -82,7 +82,7 @@ def read_results(
     Args:
         places: folders that ``--output_path`` named, ``results_*.json`` files, or a ``samples_*.jsonl`` beside one. Of
             tasks that are not NND's each metric is a run, whose tests are documents (`nnd_tasks.exchange`).
-        select: ``KEY=VALUE`` texts, such as ``shots=0,limit=all``: only runs of this protocol, see `select_runs`.
+        select: a text such as ``shots=0,limit=all``, or several: only runs of this protocol, see `select_runs`.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
             is such a file, the one before is taken. None raises an error instead. It also takes a line for each run with
             ``--limit`` that is left out because a place holds other runs, too; None leaves out none.
@@ -396,12 +396,13 @@ def select_runs(runs: Sequence[Run], select: Sequence[str]) -> Sequence[Run]:
 
     Args:
         runs: of any protocols.
-        select: texts such as ``shots=0,limit=all``.
+        select: a text such as ``shots=0,limit=all``, or several.
 
     Raises:
         NNDError: a text is not KEY=VALUE, names no part of a protocol, or no run has the value.
     """
-    pairs = (pair.strip() for text in select for pair in text.split(","))
+    texts = [select] if isinstance(select, str) else select
+    pairs = (pair.strip() for text in texts for pair in text.split(","))
     for pair in filter(None, pairs if runs else ()):
         key, _, value = (side.strip() for side in pair.partition("="))
         if not value:

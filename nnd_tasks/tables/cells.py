@@ -145,7 +145,8 @@ def take_places(table: pd.DataFrame, name: str) -> Array:
         path, sheet, key = _PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
         return {FILE: strip_ending(Path(path)), FOLDER: Path(path).parent.name, KEY: key, SHEET: sheet}[name]
 
-    return np.array([take(str(place)) for place in places], dtype=object)[number]
+    said: Array = np.array([take(str(place)) for place in places], dtype=object)[number]
+    return said
 
 
 def split_column(table: pd.DataFrame, name: str) -> tuple[str, list[str]]:

@@ -169,16 +169,16 @@ def test_what_cannot_be_compared_is_refused_in_one_line(results, name):
     change, message = CHANGES[name]
     damage(results, "tiny-lm-m", "mc_a", change)
     with pytest.raises(NNDError, match=message) as found:
-        compare_runs(read_results(results, ["task=mc_a,metric=acc"]))
+        compare_runs(read_results(results, "task=mc_a,metric=acc"))
     assert "\n" not in str(found.value)
     if name == "other prompt":
-        assert len(compare_runs(read_results(results, ["task=mc_a,metric=acc"]), ["prompt"])) == 1
+        assert len(compare_runs(read_results(results, "task=mc_a,metric=acc"), ["prompt"])) == 1
 
 
 def test_equal_documents_count_as_one(results):
     for model in results.iterdir():
         damage(results, model, "mc_a", lambda lines: [{**line, "doc_hash": line["doc_hash"][:1]} for line in lines])
-    report = report_documents(compare_runs(read_results(results, ["task=mc_a,metric=acc"])))
+    report = report_documents(compare_runs(read_results(results, "task=mc_a,metric=acc")))
     assert "15 distinct documents can detect" in report.findings[0]
     assert report.tables[0].cells.loc[0, ["documents", "clusters"]].tolist() == ["30", "15"]
 
