@@ -87,7 +87,7 @@ def test_a_list_holds_judgements_side_by_side_with_their_raters(tmp_path):
     assert pick(read_tests(made), "high", "low", "category", "rater") == [("a", "b", "K", "r"), ("a", "b", "L", "r")]
     assert made.report["default"]["accounts"]["rows"]["total"] == 2
     assert made.report["default"]["accounts"]["judgements"]["total"] == 4
-    assert "no test comes out" in refusal(make_rows, tmp_path, rows, **keys, better="good"), "two of four raters"
+    assert "1 item of label beside 2 items of rater" in refusal(make_rows, tmp_path, rows, **keys, better="good")
 
 
 def test_winners_in_a_list_are_votes(tmp_path):
