@@ -315,6 +315,7 @@ class PackedDecoder:
 
     def __init__(self, model: Any, contexts: Sequence[Sequence[int]]) -> None:
         self._decoder = model.get_decoder()
+        self._cache_name = name_cache(inspect.signature(self._decoder.forward).parameters)
         rows = [torch.tensor(context) for context in contexts]
         lengths = [torch.ones_like(row) for row in rows]
         device = self._decoder.get_input_embeddings().weight.device
@@ -344,9 +345,7 @@ class PackedDecoder:
             "attention_mask": masks.get("", masks),
             "encoder_hidden_states": self._encoded,
             "encoder_attention_mask": None if context_mask is None else context_mask[None, None],
-            name_cache(inspect.signature(self._decoder.forward).parameters): EncoderDecoderCache(
-                DynamicCache(), self._cross
-            ),
+            self._cache_name: EncoderDecoderCache(DynamicCache(), self._cross),
         }
         if "" not in masks:  # T5Gemma
             hidden: torch.Tensor = self._decoder(**arguments, position_ids=positions[None]).last_hidden_state[0]
