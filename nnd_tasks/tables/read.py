@@ -115,8 +115,9 @@ def _read_again(path: Path, _: tuple[int, ...], encoding: str | None, most: int 
 
 
 def forget_table() -> None:
-    """Let go of the table that was read last."""
+    """Let go of the table that was read last, and of a text that was kept."""
     _read_again.cache_clear()
+    _kept.clear()
 
 
 _kept: dict[tuple[Any, ...], str] = {}  # the text of the file whose first rows were read last
