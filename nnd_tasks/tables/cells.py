@@ -32,6 +32,12 @@ Array: TypeAlias = np.ndarray[Any, Any]
 #: What programs write where there is no value: pandas, Python, JSON, databases, R and spreadsheets. In small letters `none` and
 #: `null` are words of people.
 TRACES = frozenset({"nan", "NaN", "NAN", "<NA>", "NaT", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A"})
+#: What Python and numpy write within a list -> as Python reads it: np.int64(5), nan, ['a' 'b'] and [5 4].
+_AS_PYTHON = (
+    (re.compile(r"\bnp\.\w+\(([^()]*)\)"), r"\1"),
+    (re.compile(r"(?<=[\[(,:\s])nan(?=[\]),}\s])"), "None"),
+    (re.compile(r"(?<=['\"])\s+(?=['\"])|(?<=[\d.])\s+(?=-?\d)"), ", "),
+)
 #: Texts in a column of numbers that mean that nobody judged.
 _NO_NUMBER = frozenset({"-", *(trace.casefold() for trace in TRACES)})
 
@@ -39,7 +45,7 @@ _NO_NUMBER = frozenset({"-", *(trace.casefold() for trace in TRACES)})
 def place_of(rows: pd.DataFrame, position: int) -> str:
     """Say where a row is: file and row, or what ``prepare.py`` says under ``where``."""
     row = rows.iloc[position]
-    if PATH in row:
+    if ROW in row:
         return f"{row[PATH]}, {row[ROW] if isinstance(row[ROW], str) else f'row {row[ROW]}'}"
     return str(row["where"]) if isinstance(row.get("where"), str) else f"row {position + 1} of prepare.py"
 
@@ -67,11 +73,23 @@ def unpack(value: Any) -> Any:
     """Read the list or object that a text holds, as JSON or as Python writes it; any other value stays as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{", "(")):
         return value
-    for read in (json.loads, ast.literal_eval):
+    for read in (json.loads, _read_python):
         with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             content = read(value.strip())
             return content if isinstance(content, (list, tuple, dict)) else value
     return value
+
+
+def _read_python(text: str) -> Any:
+    """Read what Python writes; of numpy's ``['a' 'b']``, which Python takes for one text, each item."""
+    readable = text
+    for pattern, written in _AS_PYTHON:
+        readable = pattern.sub(written, readable)
+    read = [ast.literal_eval(readable)]
+    if readable != text:
+        with suppress(ValueError, SyntaxError):
+            read.insert(0, ast.literal_eval(text))
+    return max(read, key=len)
 
 
 def list_items(cell: Any) -> list[Any]:

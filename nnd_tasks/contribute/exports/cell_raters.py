@@ -11,7 +11,7 @@ import pandas as pd
 from nnd_tasks.tables.read import read_records
 
 FILES = "*"
-SEPARATOR = re.compile(r"[;|/\n]|,\s+")
+SEPARATORS = r"[;|\n]", "/", r",\s+"  # the first that a cell has: names have commas, too
 NUMBER = re.compile(r"(-?\d{1,3}(\.\d+)?)?")
 
 
@@ -47,4 +47,6 @@ def goes_beside(cells):
 
 
 def split(cell):
-    return [part.strip() for part in SEPARATOR.split("" if cell is None else str(cell))]
+    text = "" if cell is None else str(cell)
+    separator = next((separator for separator in SEPARATORS if re.search(separator, text)), "(?!)")
+    return [part.strip() for part in re.split(separator, text)]

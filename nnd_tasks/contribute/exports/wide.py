@@ -14,7 +14,7 @@ from nnd_tasks.tables.read import read_records
 
 FILES = "*"
 SYSTEMS, RATERS = [], []
-MARKS = " _-.:()[]/"
+MARKS = " _-.:()[]/,'\""
 
 
 def rows(folder: Path) -> pd.DataFrame:
@@ -55,6 +55,6 @@ def take(name, owners):
     for owner in sorted(owners, key=len, reverse=True):
         found = re.search(rf"(?<![^\W_]){re.escape(owner)}(?![^\W_])", name)
         if found:
-            before, after = name[: found.start()].rstrip(MARKS), name[found.end() :].lstrip(MARKS)
+            before, after = name[: found.start()].strip(MARKS), name[found.end() :].lstrip(MARKS)
             return owner, f"{before}{name[found.end()]}{after}" if before and after else before or after
     return "", name
