@@ -238,7 +238,7 @@ def sha256_of(path: Path) -> str:
 
 def list_files(folder: Path) -> dict[str, Path]:
     """List path within the folder -> path of each file in it, at any depth, but for hidden ones."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "~$")))
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 

@@ -42,7 +42,8 @@ def rows(folder: Path) -> pd.DataFrame:
                     record["data"]
                     | {name: simplify(values) for name, values in answers.items()}
                     | {"annotator": who.get("email", who.get("id")) if isinstance(who, dict) else who}
-                    | {"was_cancelled": annotation.get("was_cancelled"), "where": record.where}
+                    | {name: annotation.get(name) for name in ("was_cancelled", "ground_truth")}
+                    | {"where": record.where}
                 )
     return pd.DataFrame(found, dtype=object)
 

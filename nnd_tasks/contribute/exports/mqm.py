@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.tables.read import read_delimited
+from nnd_tasks.tables.read import read_delimited, read_table
 from nnd_tasks.tables.spans import take_marks
 
 FILES = "*.tsv"
@@ -22,7 +22,8 @@ def recognise(records):
 def rows(folder: Path) -> pd.DataFrame:
     found = {}
     for path in sorted(folder.rglob(FILES)):
-        for row in read_delimited(path, "\t", quotes=False).to_dict("records"):
+        table = read_delimited(path, "\t", quotes=False) if path.suffix == ".tsv" else read_table(path)
+        for row in table.to_dict("records"):
             target, [*spans] = take_marks(row["target"], "<v>", "</v>")
             source = row["source"].replace("<v>", "").replace("</v>", "")
             segment = tuple(row.get(name) for name in ("doc", "doc_id", "seg_id", "globalSegId"))

@@ -29,6 +29,8 @@ def rows(folder: Path) -> pd.DataFrame:
 def read_answers(record):
     """Return the cells of an assignment; Answer.best.A = true, or {"best": {"A": true}}, is Answer.best = A."""
     cells = {}
+    if record.get("Reject"):  # what the requester has written there turns the work down
+        record = {**record, "AssignmentStatus": "Rejected"}
     for name, cell in record.items():
         question, _, choice = name.rpartition(".")
         if name == "Answer.taskAnswers":

@@ -23,8 +23,9 @@ def rows(folder: Path) -> pd.DataFrame:
     for path in sorted(folder.rglob(FILES)):
         texts, ids, *responses = read_records(path)
         asked = {name for name, cell in ids.items() if str(unpack(cell)["ImportId"]).startswith("QID")}
-        # The publisher's own columns have their names in both rows; those of embedded data are texts of the survey.
-        embedded = [name for name in ids if name not in asked and unpack(ids[name])["ImportId"] == name == texts[name]]
+        # The publisher's own columns have their names in both rows; those of embedded data are texts of the survey, or ids.
+        named = [name for name in ids if name not in asked and unpack(ids[name])["ImportId"] == name == texts[name]]
+        embedded = any(" " in str(record[name]).strip() for record in responses for name in named)
         for record in responses:
             row = {**record, "rater": record.get("ResponseId"), "where": record.where}
             found += [row] if embedded else split(row, asked, texts)
