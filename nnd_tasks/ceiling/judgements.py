@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 #: Columns of a judgement that are texts.
 _TEXTS = ("context_id", "cluster_id", "candidate", "attribute", "category", "panel", "rater")
+#: Names of what is no rater, but sums several up.
+_SUMS = re.compile(
+    r"(all|av(g|erage)|mean|median|sum|total|majority|consensus|adjudicat(ed|or|ion)|gold|final|aggregated?)([\W_].*)?",
+    re.IGNORECASE,
+)
 
 
 def add_judgements(
@@ -88,7 +93,8 @@ def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
     names = sorted({*raters} - {""})
     spelled: dict[str, list[str]] = {}
     for name in names:
-        spelled.setdefault(" ".join(name.casefold().removesuffix(".0").split()), []).append(name)
+        letters = re.sub(r"[\W_]+", "", name.casefold().removesuffix(".0")) or name
+        spelled.setdefault(letters.lstrip("0"), []).append(name)
     twins = [several for several in spelled.values() if len(several) > 1]
     joined = [name for name in names if len(parts := re.split(r"\s*[;,|/&+]\s*", name)) > 1 and {*parts} <= {*names}]
     notes = []
@@ -96,6 +102,8 @@ def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
         notes.append(f"{some_of(twins[0])} count as several raters; if they are one person, write the name in one way")
     if joined:
         notes.append(f"{joined[0]!r} counts as one rater; if it is several persons, write a list, or a row for each")
+    if sums := [*filter(_SUMS.fullmatch, names)]:
+        notes.append(f"{some_of(sums)} counts as a rater; if it sums others up: --leave-out 'COLUMN={sums[0]}'")
     if unnamed := int((raters == "").sum()) * bool(names):
         notes.append(
             f"{counted(unnamed, 'judgement')} without a rater's name, each of which counts as another person's"
@@ -129,7 +137,10 @@ def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Ru
     """
     role = "winner" if isinstance(rule, PairRule) else rule.role
     distinct = {id(cell): cell for cell in rows.get(role, ())}
-    if not {"rater", "place"} & {*rows} and all(len(list_items(cell)) < 2 for cell in distinct.values()):
+    several = (role == "winner" and not rows.index.is_unique) or any(
+        len(list_items(cell)) > 1 for cell in distinct.values()
+    )
+    if not ({"rater", "place"} & {*rows} or several):
         return None
     said, prompts = judged
     if isinstance(rule, PairRule):

@@ -24,7 +24,16 @@ from nnd_tasks.show.console import say
 from nnd_tasks.store import dataset_folder, user_tasks_dir
 from nnd_tasks.tables.cells import FILE, FOLDER, KEY, PATH, SHEET, take_column
 from nnd_tasks.tables.decode import strip_ending
-from nnd_tasks.tables.propose import check_enough, drop_shared, find_columns, find_unused, propose_pairs, propose_roles
+from nnd_tasks.tables.propose import (
+    check_enough,
+    drop_shared,
+    find_columns,
+    find_doubtful_values,
+    find_unused,
+    find_unused_raters,
+    propose_pairs,
+    propose_roles,
+)
 from nnd_tasks.tables.read import read_tables
 from nnd_tasks.text import counted, some_of
 
@@ -116,6 +125,7 @@ def draft_set(
             table = read_tables(files.files.values(), recipe)
         named, proposed = _name_columns(recipe, table, pairs, raters)
         unused = find_unused(table, named)
+        doubts = [*find_doubtful_values(table, named), *find_unused_raters(table, named, unused)]
         paths = [*files.files.values()]
         by_path: dict[str, set[Any]] = {FILE: {*map(strip_ending, paths)}, FOLDER: {path.parent for path in paths}}
         by_row = {name: {*table[name]} for name in (KEY, SHEET) if name in table}
@@ -128,7 +138,7 @@ def draft_set(
         set_recipe = change(set_recipe, recipe=named, prepare=prepare)
         built_set = make_of_files(set_recipe, files)
     reports = built_set.report.values()
-    built_set.notes += _find_lost_raters(named, next(iter(reports))["accounts"], places, unused, built_set)
+    built_set.notes += [*doubts, *_find_lost_raters(named, next(iter(reports))["accounts"], places, built_set)]
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
     expected = dict(count_categories(built_set.categories))
     recipe = make_recipe({**named.dump(), "files": hashes, "expected": expected}, "recipe")
@@ -139,7 +149,7 @@ def draft_set(
 
 
 def _find_lost_raters(
-    recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], unused: Sequence[str], built_set: BuiltSet
+    recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], built_set: BuiltSet
 ) -> list[str]:
     """Write a note where several rows judge a text and nobody says whose they are, and where a rater's rows may lack the text.
 
@@ -147,7 +157,6 @@ def _find_lost_raters(
         recipe: with all columns named.
         accounts: of the first config.
         places: columns of places that differ between rows, such as ``@file``.
-        unused: columns without a role.
         built_set: its judgements, and the notes so far.
     """
     left_out = accounts["rows"]["left_out"]
@@ -164,13 +173,6 @@ def _find_lost_raters(
         notes.append(
             f"{counted(several, 'row')} judge a text again, and nobody says whose judgements these are; --rater COLUMN names the "
             f"raters{place}"
-        )
-    column = recipe.score or recipe.label or recipe.winner or ""
-    alike = [name for name in unused if column and column.casefold() in name.casefold()]
-    if alike and not recipe.rater:
-        notes.append(
-            f"{some_of(alike, 4, str)} not used, though called as {column!r}; if each is of another rater: --rater "
-            f"'{','.join([column, *alike])}'"
         )
     blank = left_out.get("empty", 0) + left_out.get("no_context", 0)
     if 3 * blank > accounts["rows"]["total"]:

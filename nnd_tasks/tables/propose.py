@@ -42,6 +42,7 @@ NAMES: Mapping[str, Sequence[str]] = COLUMN_NAMES["roles"]
 _SPAN_KEYS: Sequence[Sequence[str]] = COLUMN_NAMES["spans"]
 #: What a column of judgements has at most: distinct values, and characters of one.
 _MOST_VALUES, _LONGEST_VALUE = 8, 20
+_COMPARED_ROWS = 1000  # rows in which columns are compared
 _MOST_COLUMNS = 500  # of a table in which two columns of texts are looked for
 
 
@@ -118,8 +119,11 @@ def drop_shared(table: pd.DataFrame) -> pd.DataFrame:
 
 def find_unused(table: pd.DataFrame, recipe: Recipe) -> list[str]:
     """Find the columns of a file that a recipe gives no role."""
-    used = {split_column(table, name)[0] for name in named_columns(recipe)}
-    return [name for name in _columns_of(table) if name not in used]
+    named = named_columns(recipe)
+    used = {split_column(table, name)[0] for name in named} - {""}
+    parts = [f"{name}.{field}" for name in sorted(used - {*named}) for field in _fields_of(_items_of(table, name))]
+    parts = [part for part in parts if not any(f"{name}.".startswith(f"{part}.") for name in named)]
+    return [*(name for name in _columns_of(table) if name not in used), *parts]
 
 
 def _find_only_answer(table: pd.DataFrame) -> str | None:
@@ -148,7 +152,7 @@ def _looks_like_rank(table: pd.DataFrame, recipe: Recipe) -> bool:
     places = by_context.agg(
         lambda places: all(sum(other < place for other in places) < place <= len(places) for place in places)
     )
-    return bool(len(places) > 1 and places.all() and by_context.size().min() > 2)
+    return bool(len(places) > 1 and places.all() and by_context.size().median() > 2)
 
 
 def _find_left_out(table: pd.DataFrame, used: Collection[str]) -> dict[str, list[str]]:
@@ -181,10 +185,84 @@ def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, in
     for name, cells in chain(columns, _take_fields(used, named).items()):
         counts = Counter(map(str.strip, cells))
         if len(counts) <= _MOST_VALUES:
-            said = name.casefold().rpartition(".")[2].strip("_").removeprefix("is_") in COLUMN_NAMES["doubtful"]
-            words = [*COLUMN_NAMES["doubtful"], *(("true", "yes", "1") if said else ())]
-            found[name] = {value: n for value, n in counts.items() if value.casefold() in words}
+            words = {*COLUMN_NAMES["doubtful"]}
+            said = _plain(name.rpartition(".")[2]).removeprefix("is ")
+            yes = COLUMN_NAMES["yes"] if said in words | {*COLUMN_NAMES["doubtful_if_yes"]} else ()
+            no = COLUMN_NAMES["no"] if said in COLUMN_NAMES["doubtful_if_no"] else ()
+            found[name] = {value: n for value, n in counts.items() if _plain(value) in {*words, *yes, *no}}
     return {name: values for name, values in found.items() if values}
+
+
+def find_doubtful_values(table: pd.DataFrame, recipe: Recipe) -> list[str]:
+    """Write notes on labels and scores that may say that nobody judged, such as ``skip`` and -99."""
+    columns = [*filter(None, (recipe.label, recipe.score)), *recipe.attribute.values()]
+    distinct = [{id(cell): cell for cell in take_column(table, column, each=True)} for column in columns]
+    cells = [*filter(_holds_something, chain(*map(list_items, chain(*(cells.values() for cells in distinct)))))]
+    if recipe.by_label:
+        labels = {str(cell).strip() for cell in cells} - {*recipe.better, *recipe.ignore, *(recipe.missing or ())}
+        doubtful = [label for label in sorted(labels) if label.casefold() in COLUMN_NAMES["unjudged"]]
+    else:
+        read = (as_number(cell, recipe, texts_of_nobody(recipe)) for cell in cells)
+        numbers = sorted({number for number in read if number is not None and not math.isnan(number)})
+        low, high = numbers[:2], numbers[-2:]
+        below = len(numbers) > 2 and low[0] < 0 <= low[1] and high[1] > 1
+        above = len(numbers) > 2 and high[1] in (99, 999, 9999) and high[1] > 2 * high[0]
+        doubtful = [f"{number:g}" for number in (*low[:below], *high[2 - above :])]
+    return [
+        f"{value!r} counts as a judgement; if it says that nobody judged: --missing='{value}'" for value in doubtful
+    ]
+
+
+def find_unused_raters(table: pd.DataFrame, recipe: Recipe, unused: Sequence[str]) -> list[str]:
+    """Write notes on columns that nobody uses, and that may be of raters, or part what is not to be compared."""
+    columns, notes = _columns_by_name(table), []
+    persons = [
+        name
+        for name in unused
+        if name in [columns.get(called) for called in (*NAMES["rater"], *COLUMN_NAMES["raters"])]
+    ]
+    if persons:
+        notes.append(
+            f"{persons[0]} not used, though called as a rater; if it names the persons: --rater {persons[0]!r}"
+        )
+    judged = recipe.score or recipe.label or recipe.winner or ""
+    called = [name for name in unused if judged and judged.casefold() in name.casefold()]
+    if not recipe.rater and (alike := called or _find_alike(table, recipe, judged, unused)):
+        raters = ",".join([judged, *alike] if called else alike)
+        notes.append(
+            f"{some_of(alike, 4, str)} not used, though like {judged!r}; if each is of another rater: --rater '{raters}'"
+        )
+    for name in [name for name in unused if name in [columns.get(called) for called in COLUMN_NAMES["languages"]]]:
+        both = table.filter([recipe.context, name]).astype(str).drop_duplicates()
+        if not recipe.pairs and both.duplicated(recipe.context).any():
+            notes.append(
+                f"texts of several {name} are compared; if they should not be: --group '{recipe.context},{name}'"
+            )
+    return notes
+
+
+def _find_alike(table: pd.DataFrame, recipe: Recipe, judged: str, unused: Sequence[str]) -> list[str]:
+    """Find columns of labels that are those of a column, or of numbers that its own always lie between, as a mean does."""
+    if judged not in table:
+        return []
+    head, unused = table.head(_COMPARED_ROWS), [name for name in unused if name in table]
+    numbers = {
+        name: [as_number(cell, recipe, texts_of_nobody(recipe)) for cell in head[name]] for name in (judged, *unused)
+    }
+    if None in numbers[judged]:
+        labels = {name: {str(cell).strip() for cell in _cells_of(head, name)} for name in numbers}
+        return [name for name in unused if len(labels[name]) <= _MOST_VALUES and len(labels[name] & labels[judged]) > 1]
+    others = pd.DataFrame({name: numbers[name] for name in unused if None not in numbers[name]}).dropna(
+        axis=1, how="all"
+    )
+    scores = pd.Series(numbers[judged], dtype=float)
+    between = others.min(axis=1).le(scores) & others.max(axis=1).ge(scores)
+    return [*others] if others.shape[1] > 1 and between[scores.notna()].all() else []
+
+
+def _plain(name: str) -> str:
+    """A name in small letters, its words apart: ``_Attention-Check`` is ``attention check``."""
+    return re.sub(r"[\W_]+", " ", name.casefold()).strip()
 
 
 def _describe_columns(table: pd.DataFrame) -> str:
@@ -195,7 +273,7 @@ def _describe_columns(table: pd.DataFrame) -> str:
         values = sorted({f"{cell:g}" if isinstance(cell, float) else str(cell).strip() for cell in cells})
         few = 1 < len(values) <= _MOST_VALUES and max(map(len, values)) <= _LONGEST_VALUE
         few = few and not any(isinstance(cell, (dict, list)) for cell in cells)
-        inside = values if few else [f"{name}.{field}" for field in _fields_of(chain(*map(list_items, cells)))]
+        inside = values if few else [f"{name}.{field}" for field in _fields_of(_items_of(table, name))]
         described.append(f"{name} ({some_of(inside, _MOST_VALUES, str)})" if inside else name)
     return some_of(described, 40, str)
 
@@ -208,6 +286,11 @@ def _fields_of(cells: Iterable[Any]) -> list[str]:
 def _cells_of(table: pd.DataFrame, column: str) -> list[Any]:
     """The cells of a column that hold something; those that are one object, as equal texts of a file are, once."""
     return [*filter(_holds_something, {id(cell): cell for cell in table[column]}.values())]
+
+
+def _items_of(table: pd.DataFrame, column: str) -> Iterable[Any]:
+    """What the cells of a column hold, and each item of a list."""
+    return chain(*map(list_items, _cells_of(table, column)))
 
 
 def _holds_something(cell: Any) -> bool:
@@ -257,7 +340,8 @@ def propose_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any
     roles = {role: options.get(role) or columns.get(role) for role in ("chosen", "rejected")}
     if not ({"pair", "winner", "winners"} & {*options} or None in roles.values()):
         return {role: column for role, column in roles.items() if role not in options}
-    by_name = (columns[name] for name in COLUMN_NAMES["winner"] if name in columns)
+    judged = recipe.attribute.values()
+    by_name = (columns[name] for name in COLUMN_NAMES["winner"] if name in columns and columns[name] not in judged)
     winner = options.get("winner") or next(by_name, None) or _find_only_answer(table)
     sides = {names: length for names, length in _find_sides(table, recipe).items() if winner not in names}
     systems = [names for names in sides if names[0].casefold().startswith(("model", "system", "writer"))]
@@ -303,7 +387,7 @@ def check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
         raise NNDError(f"{table[PATH].iat[0]}: name the column {hint}; there are: {_describe_columns(table)}")
     if column not in table:
         return
-    cells = [cell for cell in chain(*map(list_items, _cells_of(table, column))) if not is_missing(cell)]
+    cells = [cell for cell in _items_of(table, column) if not is_missing(cell)]
     if fields := _fields_of(cells):
         raise NNDError(
             f"{table[PATH].iat[0]}: column {column!r} holds objects of {some_of(fields, 12, str)}; name one of these with a dot, "
