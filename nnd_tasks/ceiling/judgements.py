@@ -112,11 +112,11 @@ def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
 
 
 def find_space_twins(candidates: pd.Series[str]) -> list[str]:
-    """Write a note where texts are other candidates than those of other raters for white space at an end alone."""
+    """Write a note where texts are other candidates than those of other raters for white space alone."""
     texts = {*candidates}
-    twins = sum(text != text.strip() and text.strip() in texts for text in texts)
-    many = f"{counted(twins, 'text')} with white space at an end, which another text lacks"
-    return [f"{many}: each is judged apart; strip the texts of the file if they are the same"] if twins else []
+    twins = len(texts) - len({" ".join(text.split()) for text in texts})
+    many = f"{counted(twins, 'text')} with other white space than another"
+    return [f"{many}: each is judged apart; write it in one way in the file if they are the same"] if twins else []
 
 
 def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pd.DataFrame | None:

@@ -25,7 +25,9 @@ from nnd_tasks.store import dataset_folder, user_tasks_dir
 from nnd_tasks.tables.cells import FILE, FOLDER, KEY, PATH, SHEET, take_column
 from nnd_tasks.tables.decode import strip_ending
 from nnd_tasks.tables.propose import (
+    COLUMN_NAMES,
     check_enough,
+    check_raters,
     drop_shared,
     find_columns,
     find_doubtful_values,
@@ -138,7 +140,7 @@ def draft_set(
         set_recipe = change(set_recipe, recipe=named, prepare=prepare)
         built_set = make_of_files(set_recipe, files)
     reports = built_set.report.values()
-    built_set.notes += [*doubts, *_find_lost_raters(named, next(iter(reports))["accounts"], places, built_set)]
+    built_set.notes += [*doubts, *_find_lost_raters(named, next(iter(reports))["accounts"], places, unused, built_set)]
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
     expected = dict(count_categories(built_set.categories))
     recipe = make_recipe({**named.dump(), "files": hashes, "expected": expected}, "recipe")
@@ -149,7 +151,7 @@ def draft_set(
 
 
 def _find_lost_raters(
-    recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], built_set: BuiltSet
+    recipe: Recipe, accounts: Mapping[str, Any], places: Sequence[str], unused: Sequence[str], built_set: BuiltSet
 ) -> list[str]:
     """Write a note where several rows judge a text and nobody says whose they are, and where a rater's rows may lack the text.
 
@@ -157,6 +159,7 @@ def _find_lost_raters(
         recipe: with all columns named.
         accounts: of the first config.
         places: columns of places that differ between rows, such as ``@file``.
+        unused: columns without a role.
         built_set: its judgements, and the notes so far.
     """
     left_out = accounts["rows"]["left_out"]
@@ -174,6 +177,8 @@ def _find_lost_raters(
             f"{counted(several, 'row')} judge a text again, and nobody says whose judgements these are; --rater COLUMN names the "
             f"raters{place}"
         )
+        counts = [name for name in unused if name.casefold() in COLUMN_NAMES["counts"]]
+        notes += [f"{name} not used; if a row stands for so many judgements, write it as often" for name in counts]
     blank = left_out.get("empty", 0) + left_out.get("no_context", 0)
     if 3 * blank > accounts["rows"]["total"]:
         notes.append(
@@ -204,6 +209,7 @@ def _name_columns(
     recipe = make_recipe({**recipe.dump(), **paired, **by_name}, "options")
     for _, column in recipe.list_columns():
         take_column(table, column, each=True)
+    check_raters(table, recipe)
     if not recipe.pairs:
         check_enough(recipe, table)
     return recipe, [*(role for role in paired if role not in pairs), *by_name]

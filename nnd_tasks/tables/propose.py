@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,6 +233,13 @@ def find_unused_raters(table: pd.DataFrame, recipe: Recipe, unused: Sequence[str
         notes.append(
             f"{some_of(alike, 4, str)} not used, though like {judged!r}; if each is of another rater: --rater '{raters}'"
         )
+    for used in [column for _, column in recipe.list_columns() if column in table]:
+        empty = _is_empty(table[used])
+        blank = {name: _is_empty(table[name]) for name in unused if name in table and empty.any()}
+        others = [name for name, cells in blank.items() if cells[~empty].all() and not cells.all()]
+        notes += [
+            f"{name} not used, though it fills cells where {used!r} is empty; give both one name" for name in others
+        ]
     for name in [name for name in unused if name in [columns.get(called) for called in COLUMN_NAMES["languages"]]]:
         both = table.filter([recipe.context, name]).astype(str).drop_duplicates()
         if not recipe.pairs and both.duplicated(recipe.context).any():
@@ -291,6 +299,10 @@ def _cells_of(table: pd.DataFrame, column: str) -> list[Any]:
 def _items_of(table: pd.DataFrame, column: str) -> Iterable[Any]:
     """What the cells of a column hold, and each item of a list."""
     return chain(*map(list_items, _cells_of(table, column)))
+
+
+def _is_empty(cells: pd.Series[Any]) -> pd.Series[bool]:
+    return cells.isna() | cells.eq("")
 
 
 def _holds_something(cell: Any) -> bool:
@@ -372,6 +384,23 @@ def _find_sides(table: pd.DataFrame, recipe: Recipe) -> dict[tuple[str, str], fl
 # ---------------------------------------------------------------- what is lacking
 
 
+def check_raters(table: pd.DataFrame, recipe: Recipe) -> None:
+    """Raise NNDError where the raters of one list are named, and another list of judgements has others, or in another order."""
+    parent, _, field = (recipe.rater or "").rpartition(".")
+    for column in (recipe.label, recipe.score, recipe.winner, *recipe.attribute.values()):
+        other = (column or "").rpartition(".")[0]
+        with suppress(NNDError):
+            raters = take_column(table, f"{other}.{field}", each=True) if parent and other else ()
+            if len(raters) and [*raters] != [*take_column(table, f"{parent}.{field}", each=True)]:
+                break
+    else:
+        return
+    raise NNDError(
+        f"{table[PATH].iat[0]}: {other}.{field} names other raters than {recipe.rater}, or in another order; make a row of each "
+        "judgement in prepare.py"
+    )
+
+
 def check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
     """Raise NNDError where a column or the rule is lacking; the error names what the table offers."""
     column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
@@ -391,7 +420,7 @@ def check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
     if fields := _fields_of(cells):
         raise NNDError(
             f"{table[PATH].iat[0]}: column {column!r} holds objects of {some_of(fields, 12, str)}; name one of these with a dot, "
-            f"{column}.{fields[0]}, or if they are raters or systems, all of them: --rater {','.join(fields[:4])}"
+            f"{column}.{fields[0]}, or if they are raters or systems, all of them: --rater {','.join(fields)}"
         )
     if recipe.better and cells and {str(cell).strip() for cell in cells} <= {*recipe.better}:
         raise NNDError(

@@ -304,6 +304,8 @@ def _to_table(path: Path, rows: Iterable[list[Any]], *, texts: bool = False) -> 
                 columns = [[] for _ in names]
                 header = number
                 continue
+            if cells == names and len(names) > 1:
+                raise NNDError(f"{path}, row {number}: the header again, as where files are joined; delete this row")
             if len(cells) != len(names):
                 if names[-1].startswith("# ") and len(cells) == len(names) - 1:
                     cells = [*cells, ""]  # it may be a comment, which no row has a cell for
