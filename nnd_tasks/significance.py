@@ -119,7 +119,10 @@ def permutation_p(
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Return p values after Holm's step-down correction (Holm, 1979), in the same order; nan, which counts for none, stays."""
+    """Return p values after Holm's step-down correction (Holm, 1979), in the same order; nan, which counts for none, stays.
+
+    Shape (hypotheses,), as that of ``p_values``.
+    """
     p = np.asarray(p_values, dtype=np.float64)
     order = p.argsort()
     hypotheses = np.count_nonzero(~np.isnan(p)) - np.arange(len(p))

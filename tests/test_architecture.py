@@ -70,7 +70,7 @@ def test_public_names_are_those_of_their_modules():
     assert nnd_tasks.build_set is nnd_tasks.sets.build.build_set
     assert {"load", "evaluate", "read_results", "build_set", "compare_runs"} <= {*dir(nnd_tasks)}
     for name in {*dir(nnd_tasks)} - {"__version__", "NNDError"}:
-        assert "\n    Example:\n" in getattr(nnd_tasks, name).__doc__, name
+        assert "Example:\n" in getattr(nnd_tasks, name).__doc__, name
 
 
 # ---------------------------------------------------------------- what runs code that a file holds

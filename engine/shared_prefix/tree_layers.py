@@ -515,7 +515,7 @@ class _Reading:
         kept_states = [states[scan.segment_at(place)] for place in scan.keep.tolist()]
         self.kept.tensors.append(torch.stack(kept_states) if kept_states else last[:0])
         scanned = torch.cat(outputs)[torch.from_numpy(scan.results()).to(device)][None]
-        return scanned, last[:1]  # nobody looks at this state: see `_Trunk`
+        return scanned, last[:1]  # nobody looks at this state
 
 
 @contextmanager

@@ -273,6 +273,9 @@ def human_ceiling(name: str, config: str | None = None, judged_by: str | None = 
         config: one of its configs; None takes the default one. Of a clean config, the one that was cleaned is taken.
         judged_by: another config of the set, another set, or ``SET:CONFIG``, whose raters judge the same tests.
 
+    Returns:
+        The rates, and the panels with the tests behind them.
+
     Raises:
         NNDError: nobody else judged the same texts, or the other panel judged no pair of them.
     """
@@ -347,10 +350,12 @@ def read_tests(folder: Path, config: str, data: str) -> tuple[list[pd.DataFrame]
 def list_panels(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str) -> list[Panel]:
     """List the panels whose single judgements these are, those who made the tests first.
 
-    One without a name is called as the config. A unanimous panel is left out, and all are where the first one is.
+    They are the first ones of the judgements, or the panel that is called as the config, as one without a name is. A unanimous
+    panel is left out, and all are where the first one is.
     """
     by_panel = judgements.to_pandas().groupby("panel", sort=False)
     panels = [Panel(str(name) or config, rows.reset_index(drop=True), recipe, rule) for name, rows in by_panel]
+    panels.sort(key=lambda panel: panel.name != config)
     return [panel for panel in panels if not panel.unanimous and not panels[0].unanimous]
 
 
@@ -381,10 +386,14 @@ def rate_panels(panels: Sequence[Panel], *, brief: bool = False) -> pd.DataFrame
 
 
 def list_ceilings(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str) -> list[dict[str, Any]]:
-    """List what a card says of the single judgements of a config: some columns of `Ceiling.rates`; missing numbers are None."""
+    """List what a card says of the single judgements of a config: some columns of `Ceiling.rates`; missing numbers are None.
+
+    Of panels beside the first one it says no categories.
+    """
     panels = list_panels(judgements, recipe, rule, config)
     if not panels:
         return []
     rates = rate_panels(panels, brief=True)
+    rates = rates[(rates["panel"] == panels[0].name) | (rates["category"] == ALL)]
     rows = rates[["panel", "judged_by", "category", "tests", "ceiling", "low", "high"]].dropna(subset="ceiling")
     return [*rows.astype(object).where(rows.notna(), None).to_dict("records")]

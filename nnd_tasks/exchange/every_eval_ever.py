@@ -50,7 +50,7 @@ def write_records(runs: Sequence[Run], folder: Path) -> None:
             **fixed["record"],
             "evaluation_id": evaluation_id,
             "retrieved_timestamp": now,
-            "eval_library": {**library, "additional_details": {"nnd_tasks": __version__, "signature": run.line}},
+            "eval_library": {**library, "additional_details": {"nnd_tasks": __version__, "signature": run.short_line}},
             "model_info": {"name": run.model, "id": name, "additional_details": fixed["model_details"]},
             "evaluation_results": results,
             "detailed_evaluation_results": {

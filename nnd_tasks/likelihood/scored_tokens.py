@@ -82,7 +82,11 @@ class ScoredTokens:
 
 
 def candidate_offsets(candidate: str, continuation: str) -> NDArray[np.int64]:
-    """Map each place between characters of a continuation to the place in its candidate that it stands for."""
+    """Map each place between characters of a continuation to the place in its candidate that it stands for.
+
+    Returns:
+        Shape (characters of the continuation + 1,).
+    """
     numbered = Settings(number_lines=True).scored(candidate)
     written = numbered if numbered in continuation else candidate
     before = continuation.rindex(written)

@@ -21,7 +21,7 @@ from nnd_tasks.text import counted
 )
 def report(
     runs: Results = None,
-    output: Annotated[Path, Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    output: Annotated[Path | None, Option("--output", "-o", help="The page to write; default: report.html.")] = None,
     test: Annotated[str | None, Option(metavar="TEST_ID", help="Print one test, and write its page.")] = None,
     hub: Annotated[
         Path | None,
@@ -48,8 +48,12 @@ def report(
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
 
-    if (hub or eee) and (test or out or allow or (hub and eee)):
-        raise NNDError(f"{'--hub' if hub else '--eee'}: takes --select only; leave --test, --out and --allow out")
+    if (hub or eee) and (test or out or output or allow or (hub and eee)):
+        raise NNDError(
+            f"{'--hub' if hub else '--eee'}: takes --select only; leave --test, --out, --output and --allow out"
+        )
+    if out is not None and out.suffix == ".html":
+        raise NNDError(f"--out {out}: is a folder for the tables; -o {out} names the page")
     if eee is not None:
         need_package("exchange", "--eee")
         from nnd_tasks.exchange.every_eval_ever import write_records
@@ -81,6 +85,6 @@ def report(
         reports, page = render_report(chosen, allow, left_out, describe_comparison, readers)
         if out is not None:
             show_reports(reports, out=out, brief=True)
-    path = expand(output)
+    path = expand(output or Path("report.html"))
     write_text(path, page, hint="name a file with --output")
     warn(f"written: {path.absolute()}")

@@ -96,6 +96,9 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Compari
         runs: as `nnd_tasks.results.read_runs.read_results` returns them.
         allow: parts of the protocol that may differ.
 
+    Returns:
+        A comparison for each set and protocol that two models share, in the order of the runs.
+
     Raises:
         NNDError: no set has two models, or runs cannot be compared.
     """

@@ -129,6 +129,9 @@ def build_set(
         replace: overwrite a set of this name that another recipe made.
         progress: show the progress of downloads.
 
+    Returns:
+        The folder, the table of each config, and notes on what is doubtful.
+
     Raises:
         NNDError: unknown set, a source that cannot be read, a ``prepare.py`` that is not trusted, or a folder that cannot be
             written or holds the set of another recipe.

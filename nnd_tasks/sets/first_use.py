@@ -91,6 +91,9 @@ def load(name: str, config: str | None = None) -> datasets.Dataset | datasets.Da
         name: a set, or the path of a dataset folder.
         config: the config; None takes the default one.
 
+    Returns:
+        A row per test, or per judgement of a config of these; of preference data a dataset per split.
+
     Raises:
         NNDError: there is no such set or config, or the set cannot be built.
     """

@@ -42,7 +42,7 @@ def print_counts(counts: Mapping[str, int]) -> None:
 def show_reports(
     reports: Sequence[Report], *, out: Path | None = None, form: Form = "text", brief: bool = False
 ) -> None:
-    """Print reports, and write their files.
+    """Write the files of reports, and print them: a pipe may close before the last line.
 
     Args:
         reports: at least one.
@@ -60,6 +60,7 @@ def show_reports(
     ):
         warn(f"figures are left out: {forms.NO_MATPLOTLIB}")
         reports = [replace(report, figures={}) for report in reports]
+    written = write_reports(reports, out) if out is not None else []
     if form != "text":
         say_lines(_print_form([_shorten(report) for report in reports] if brief else reports, form))
     elif brief:
@@ -69,7 +70,7 @@ def show_reports(
             _draw_report(report)
     else:
         say_lines("\n".join(forms.to_markdown(report, files=False) for report in reports))
-    for path in write_reports(reports, out) if out is not None else ():
+    for path in written:
         say(f"written: {path}", stderr=form != "text")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lm_eval.api.instance import Instance
 from lm_eval.api.samplers import ContextSampler
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, cut_middle
 from nnd_tasks.task.sandbox import doubles_space
 from nnd_tasks.text import counted
 
@@ -174,7 +174,7 @@ class Request(Instance):  # type: ignore[misc]
     def describe(self) -> str:
         """Return the request's task, candidate and a test that needs it, for an error message."""
         text = self.args[1] if self.request_type == "loglikelihood" else self.doc["candidates"][self.candidate or 0]
-        excerpt = repr(text if len(text) <= 80 else f"{text[:79]}…")
+        excerpt = repr(cut_middle(text, 80))
         tests = self.doc["tests"]
         test = next((test for test in tests if self.candidate in (test["high"], test["low"])), tests[0])
         return f"task {self.task_name}: the candidate {excerpt} of test {test['test_id']}"

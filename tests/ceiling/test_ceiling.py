@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from nnd_tasks.ceiling.ceiling import human_ceiling, ratio_interval, spearman_brown
+from nnd_tasks.ceiling.ceiling import human_ceiling, ratio_interval, read_panels, spearman_brown
 from nnd_tasks.ceiling.shares import find_shares
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import fingerprint
@@ -144,11 +144,15 @@ def test_summeval_has_the_rates_of_the_prototype_with_both_panels_side_by_side(r
 
 
 @needs_data
+def test_the_first_panel_is_that_of_the_config(real_sets):
+    assert read_panels(real_sets("esa23"), "esa_240520")[0].name == "esa_240520"
+
+
+@needs_data
 def test_translations_are_right_by_the_majority_of_their_raters(real_sets):
     if not SIDE_BY_SIDE.is_file():
         pytest.skip(f"no {SIDE_BY_SIDE.name} in NND_TEST_DATA")
-    folder = real_sets("mqm")
-    assert read_table(folder, "sxs2023_ende_majority").num_rows == 684
+    assert read_table(real_sets("mqm"), "sxs2023_ende_majority").num_rows == 684
 
 
 @needs_data

@@ -21,4 +21,6 @@ def test_rates_of_one_model_are_entries_of_the_hub(tmp_path, nnd):
 
     other = token_runs.write_run(tmp_path / "b", "n", documents)
     assert "the file is for one model, and these are of" in nnd("report", results, other, "--hub", file).err
-    assert "takes --select only" in nnd("report", results, "--hub", file, "--allow", "prompt").err
+    for option in ("--allow", "--output"):
+        assert "takes --select only" in nnd("report", results, "--hub", file, option, "prompt").err
+    assert "-o page.html names the page" in nnd("report", results, "--out", "page.html").err

@@ -36,20 +36,14 @@ def test_the_step_is_in_the_name_or_the_revision(name, revision, step, training)
     assert guess_training(run) == training
 
 
-def test_a_name_is_matched_by_whole_parts_of_the_path(tmp_path):
+def test_the_longest_name_that_fits_is_meant_by_whole_parts_of_the_path(tmp_path):
     path = tmp_path / "tags.csv"
-    path.write_text("model,family,tokens\na/m-1,A,7e6\n\nm-2, B ,5\n")
+    path.write_text("model,family,tokens\na/m-1,A,7e6\n\nm-2, B ,5\nc/m-2,C,1\n")
     tags = read_tags(path)
     first, second = run_of("/disk/a/m-1", short="m-1"), run_of("/disk/b/m-2")
     assert (tags.text(first, "family"), tags.text(second, "family")) == ("A", "B")
     assert (known_number(first, "tokens", tags), known_number(second, "tokens", tags)) == (7e6, 5)
-    assert tags.text(run_of("/disk/xm-2"), "family") is None
-
-
-def test_the_longest_name_that_fits_is_meant(tmp_path):
-    (tmp_path / "tags.csv").write_text("model,x\nm-1,1\na/m-1,2\n")
-    tags = read_tags(tmp_path / "tags.csv")
-    assert [known_number(run_of(name), "x", tags) for name in ("/disk/a/m-1", "/disk/b/m-1", "m-1")] == [2, 1, 1]
+    assert [tags.text(run_of(name), "family") for name in ("/disk/c/m-2", "m-2", "/disk/xm-2")] == ["C", "B", None]
 
 
 @pytest.mark.parametrize(
