@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from nnd_tasks.contribute.check.checking import find_todos
 from nnd_tasks.errors import NNDError, cut_middle
 from nnd_tasks.files import dump_yaml, read_text
 from nnd_tasks.markdown import fenced
-from nnd_tasks.publishers.licences import is_open, licence_names, terms_of, texts_may_go
+from nnd_tasks.publishers.licences import Terms, is_open, licence_names, terms_of, texts_may_go
 from nnd_tasks.redact import MARK, hide
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN, fingerprint
 from nnd_tasks.sets.build import make_set
@@ -102,7 +102,6 @@ def make_plan(
     _check_repo(repo)
     folder = provide_set(name)
     header, body = _read_complete_card(folder)
-    body = without_preferences(body)
     name = header.setdefault("nnd_set", folder.resolve().name)
     reports = read_report(folder)
     tables = {config: read_table(folder, config) for config in list_configs(folder)[0]}
@@ -112,63 +111,82 @@ def make_plan(
     terms = terms_of(name, reports)
     may_go = texts_may_go(terms)
     ids_only = ids_only or not may_go
-    # Preference data are not uploaded; whoever has the tests builds them. Single judgements are texts.
-    kinds = ("",) if ids_only else ("", JUDGEMENTS)
-    header["configs"] = [entry for entry in header["configs"] if entry["config_name"] in config_names(header, *kinds)]
     licences = [licence for licence in licence_names(header["license"]) if licence != "other" or not terms]
-    if ids_only:
-        licences = licences or ["apache-2.0"]  # labels of synthetic errors are ours
-    else:
-        licences = list(dict.fromkeys([*licences, *(licence for term in terms for licence in term.licences)]))
-        if closed := [licence for licence in licences if not is_open(licence)]:
-            raise NNDError(
-                f"{folder / CARD}: licence {closed[0]} is not known to let you publish pairs that are made of the texts; write "
-                "its identifier of the hub, such as cc-by-4.0, or publish ids and a recipe instead with --ids-only"
-            )
+    # Labels of synthetic errors are ours.
+    licences = (licences or ["apache-2.0"]) if ids_only else _join_licences(folder, licences, terms)
     header["license"] = licences[0] if len(licences) == 1 else licences
     recipe_file = list_recipes().get(name)
     recipe = recipe_file.read() if recipe_file else None
     notes = _build_again(name, recipe, tables, reports, source, dry_run=dry_run)
-    use = rf'from datasets import load_dataset\n\ntests = load_dataset("{repo}", \1, split="test")'
-    body = re.sub(r'import nnd_tasks\n\ntests = nnd_tasks\.load\("[^"]*", ("[^"]*")\)', use, body)
-    recipe_texts = _read_recipe_texts(name, repo, recipe, ids_only) if recipe and recipe.origin != "package" else {}
+    texts = _read_recipe_texts(name, repo, recipe, ids_only) if recipe and recipe.origin != "package" else {}
+    body = _load_from_hub(without_preferences(body), repo)
+    # Preference data are not uploaded; whoever has the tests builds them. Single judgements are texts.
+    kinds = ("",) if ids_only else ("", JUDGEMENTS)
+    header["configs"] = [entry for entry in header["configs"] if entry["config_name"] in config_names(header, *kinds)]
     if ids_only:
         header["nnd_published"] = "ids"
         header.pop("nnd_schema_version")  # a clone of the repository must not be taken for a set to score models on
-        why = (
-            "The texts of this set are not published."
-            if may_go
-            else "The terms of the texts do not let us publish them."
-        )
-        commands = _list_commands(name, repo, recipe, reports)
-        section = "\n".join([_IDS.format(why=why), *(["", *fenced("sh", *commands)] if commands else [])])
-        body = body.replace("\n## ", f"\n{section}\n\n## ", 1)
-    elif f"nnd_{name}.yaml" in recipe_texts:
-        body += _SCORE.format(name=name, repo=repo)
-    card = f"---\n{dump_yaml(header)}---\n{body}"
+        body = _say_how_to_build(body, _list_commands(name, repo, recipe, reports), may_go=may_go)
+        data = {config: make_ids(table) for config, table in tables.items()}
+    else:
+        body += _SCORE.format(name=name, repo=repo) if f"nnd_{name}.yaml" in texts else ""
+        texts |= _describe_for_inspect(name, tables)
+        data = tables | _read_all_judgements(folder, tables)
     report = json.dumps(reports, indent=2, ensure_ascii=False) + "\n"
-    texts = {CARD: card, REPORT: report, **recipe_texts}
+    texts = {CARD: f"---\n{dump_yaml(header)}---\n{body}", REPORT: report, **texts}
     if ids_only:
         _check_no_texts(tables.values(), texts)
-    else:
-        # inspect_ai asks with one column, so configs are left out whose prompts have more than a context, or none.
-        asked = [
-            config
-            for config, table in tables.items()
-            if RESERVED_COLUMNS.issuperset(table.column_names) and pc.min(pc.utf8_length(table["context"])).as_py()
-        ]
-        page = Path(__file__).with_name("eval.yaml.j2").read_text("utf-8")
-        texts |= {EVALUATION: Template(page, trim_blocks=True).render(name=name, configs=asked)} if asked else {}
     files = {path: content.encode("utf-8") for path, content in texts.items()}
-    data = {config: make_ids(table) if ids_only else table for config, table in tables.items()}
-    if not ids_only:
-        judgements = {f"{JUDGEMENTS}/{judgements_name(config)}": read_judgements(folder, config) for config in tables}
-        data |= {path: table for path, table in judgements.items() if table is not None}
-    for path, table in data.items():
-        buffer = pa.BufferOutputStream()
-        pq.write_table(table, buffer, compression="zstd")
-        files[f"{path}/{SPLIT}-00000-of-00001.parquet"] = buffer.getvalue().to_pybytes()
+    files |= {f"{path}/{SPLIT}-00000-of-00001.parquet": _pack(table) for path, table in data.items()}
     return UploadPlan(name, repo, files, _version(tables if ids_only else data, ids_only), ids_only, tuple(notes))
+
+
+def _join_licences(folder: Path, licences: Iterable[str], terms: Iterable[Terms]) -> list[str]:
+    """Join the licences of a card with those of the texts; raise NNDError for one that may not allow to publish them."""
+    joined = list(dict.fromkeys([*licences, *(licence for term in terms for licence in term.licences)]))
+    if closed := [licence for licence in joined if not is_open(licence)]:
+        raise NNDError(
+            f"{folder / CARD}: licence {closed[0]} is not known to let you publish pairs that are made of the texts; write "
+            "its identifier of the hub, such as cc-by-4.0, or publish ids and a recipe instead with --ids-only"
+        )
+    return joined
+
+
+def _load_from_hub(body: str, repo: str) -> str:
+    """Let the code of a card load the set from the hub."""
+    use = rf'from datasets import load_dataset\n\ntests = load_dataset("{repo}", \1, split="test")'
+    return re.sub(r'import nnd_tasks\n\ntests = nnd_tasks\.load\("[^"]*", ("[^"]*")\)', use, body)
+
+
+def _say_how_to_build(body: str, commands: Sequence[str], *, may_go: bool) -> str:
+    """Put a section before the others of a card: why there are no texts, and the commands that build them."""
+    why = "The texts of this set are not published." if may_go else "The terms of the texts do not let us publish them."
+    section = "\n".join([_IDS.format(why=why), *(["", *fenced("sh", *commands)] if commands else [])])
+    return body.replace("\n## ", f"\n{section}\n\n## ", 1)
+
+
+def _describe_for_inspect(name: str, tables: Mapping[str, pa.Table]) -> dict[str, str]:
+    """Write `EVALUATION`, if inspect_ai can ask: it does with one column, so prompts must have a context, and nothing else."""
+    asked = [
+        config
+        for config, table in tables.items()
+        if RESERVED_COLUMNS.issuperset(table.column_names) and pc.min(pc.utf8_length(table["context"])).as_py()
+    ]
+    page = Path(__file__).with_name("eval.yaml.j2").read_text("utf-8")
+    return {EVALUATION: Template(page, trim_blocks=True).render(name=name, configs=asked)} if asked else {}
+
+
+def _read_all_judgements(folder: Path, configs: Iterable[str]) -> dict[str, pa.Table]:
+    """Read the single judgements of each config that has some, by their paths."""
+    found = {f"{JUDGEMENTS}/{judgements_name(config)}": read_judgements(folder, config) for config in configs}
+    return {path: table for path, table in found.items() if table is not None}
+
+
+def _pack(table: pa.Table) -> bytes:
+    """Write a table as parquet."""
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd")
+    return bytes(buffer.getvalue().to_pybytes())
 
 
 def _check_repo(repo: str) -> None:
