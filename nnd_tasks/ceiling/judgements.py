@@ -17,6 +17,7 @@ from nnd_tasks.ceiling.ceiling import list_ceilings
 from nnd_tasks.sets.pair import Judged, read_pairs
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.tables.cells import list_items
+from nnd_tasks.tables.propose import group_spellings
 from nnd_tasks.text import counted, some_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def add_judgements(
             *find_repeats(judgements, rule, errors="spans" in rows),
             *find_doubtful_names(judgements["rater"]),
             *find_space_twins(judgements["candidate"]),
+            *find_odd_raters(judgements),
         ]
     by_rater = judgements.assign(unit=number_units(judgements)).drop_duplicates(["unit", "rater", "place"])
     if by_rater["unit"].is_unique:
@@ -91,11 +93,7 @@ def find_repeats(judgements: pd.DataFrame, rule: Rule, *, errors: bool) -> list[
 def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
     """Write notes where several names of raters may be of one person, one name of several, and where some have none."""
     names = sorted({*raters} - {""})
-    spelled: dict[str, list[str]] = {}
-    for name in names:
-        letters = re.sub(r"[\W_]+", "", name.casefold().removesuffix(".0")) or name
-        spelled.setdefault(letters.lstrip("0"), []).append(name)
-    twins = [several for several in spelled.values() if len(several) > 1]
+    twins = group_spellings(names, r"\.0$|^0+(?=.)|[\W_]+(?=\w)")
     joined = [name for name in names if len(parts := re.split(r"\s*[;,|/&+]\s*", name)) > 1 and {*parts} <= {*names}]
     notes = []
     if twins:
@@ -117,6 +115,22 @@ def find_space_twins(candidates: pd.Series[str]) -> list[str]:
     twins = len(texts) - len({" ".join(text.split()) for text in texts})
     many = f"{counted(twins, 'text')} with other white space than another"
     return [f"{many}: each is judged apart; write it in one way in the file if they are the same"] if twins else []
+
+
+def find_odd_raters(judgements: pd.DataFrame) -> list[str]:
+    """Write a note on each named rater who uses no label of another's, or another scale of scores."""
+    notes = []
+    for _, judged in judgements[judgements["rater"] != ""].groupby("attribute"):
+        said = judged.groupby("rater")[judged.columns[-1]].agg(set)
+        for rater, own in said.items() if len(said) > 1 else ():
+            others = set.union(*said.drop(rater))
+            if "label" in judged and own.isdisjoint(others) and len(own) > 1:
+                notes.append(f"{rater!r} says {some_of(sorted(own))}, and no other rater does; is it another scale?")
+            if "label" not in judged and max(own) > 3 * max(others) > 0:
+                notes.append(
+                    f"{rater!r} gives up to {max(own):g}, all others up to {max(others):g}; is it another scale?"
+                )
+    return notes
 
 
 def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pd.DataFrame | None:

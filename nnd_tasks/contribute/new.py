@@ -18,7 +18,7 @@ from nnd_tasks.publishers.download import open_source
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_of_files, write_built
 from nnd_tasks.sets.catalogue import check_free_name, check_set_name
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
-from nnd_tasks.sets.rows import run_prepare
+from nnd_tasks.sets.rows import mark_left_out, run_prepare
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.show.console import say
 from nnd_tasks.store import dataset_folder, user_tasks_dir
@@ -127,12 +127,13 @@ def draft_set(
             table = read_tables(files.files.values(), recipe)
         named, proposed = _name_columns(recipe, table, pairs, raters)
         unused = find_unused(table, named)
-        doubts = [*find_doubtful_values(table, named), *find_unused_raters(table, named, unused)]
+        kept = mark_left_out(table, named)[0].query("exclusion == ''")
+        doubts = [*find_doubtful_values(kept, named), *find_unused_raters(kept, named, unused)]
         paths = [*files.files.values()]
         by_path: dict[str, set[Any]] = {FILE: {*map(strip_ending, paths)}, FOLDER: {path.parent for path in paths}}
         by_row = {name: {*table[name]} for name in (KEY, SHEET) if name in table}
         places = [name for name, values in {**by_path, **by_row}.items() if 1 < len(values) < len(table)]
-        del table
+        del table, kept
         if kind and kind.utf16 and named.spans and named.spans.column:
             named = make_recipe(
                 {**named.dump(), "spans": {**named.spans.model_dump(exclude_defaults=True), "utf16": True}}, "options"
@@ -142,6 +143,9 @@ def draft_set(
     reports = built_set.report.values()
     built_set.notes += [*doubts, *_find_lost_raters(named, next(iter(reports))["accounts"], places, unused, built_set)]
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
+    digests = [file["sha256"] for file in hashes.values()]
+    if copies := [file for number, file in enumerate(hashes) if digests[number] in digests[:number]]:
+        built_set.notes.append(f"{some_of(copies, show=str)}: the same as another file, and counts again")
     expected = dict(count_categories(built_set.categories))
     recipe = make_recipe({**named.dump(), "files": hashes, "expected": expected}, "recipe")
     for report in reports:

@@ -199,9 +199,18 @@ def find_doubtful_values(table: pd.DataFrame, recipe: Recipe) -> list[str]:
     columns = [*filter(None, (recipe.label, recipe.score)), *recipe.attribute.values()]
     distinct = [{id(cell): cell for cell in take_column(table, column, each=True)} for column in columns]
     cells = [*filter(_holds_something, chain(*map(list_items, chain(*(cells.values() for cells in distinct)))))]
+    notes = []
     if recipe.by_label:
-        labels = {str(cell).strip() for cell in cells} - {*recipe.better, *recipe.ignore, *(recipe.missing or ())}
+        labels = {str(cell).strip() for cell in cells if not isinstance(cell, bool)} - {
+            *recipe.better,
+            *recipe.ignore,
+            *(recipe.missing or ()),
+        }
         doubtful = [label for label in sorted(labels) if label.casefold() in COLUMN_NAMES["unjudged"]]
+        notes = [
+            f"{some_of(several)} count as several labels; if they are one, write it in one way"
+            for several in group_spellings({*labels, *recipe.better}, r"[\s_.!\u200b\ufeff]+")
+        ]
     else:
         read = (as_number(cell, recipe, texts_of_nobody(recipe)) for cell in cells)
         numbers = sorted({number for number in read if number is not None and not math.isnan(number)})
@@ -209,19 +218,24 @@ def find_doubtful_values(table: pd.DataFrame, recipe: Recipe) -> list[str]:
         below = len(numbers) > 2 and low[0] < 0 <= low[1] and high[1] > 1
         above = len(numbers) > 2 and high[1] in (99, 999, 9999) and high[1] > 2 * high[0]
         doubtful = [f"{number:g}" for number in (*low[:below], *high[2 - above :])]
-    return [
+    return notes + [
         f"{value!r} counts as a judgement; if it says that nobody judged: --missing='{value}'" for value in doubtful
     ]
+
+
+def group_spellings(names: Iterable[str], between: str) -> list[list[str]]:
+    """Group the names that are equal but for case and what a pattern matches; those that stand alone are left out."""
+    spelled: dict[str, list[str]] = {}
+    for name in sorted(names):
+        spelled.setdefault(re.sub(between, "", name.casefold()), []).append(name)
+    return [several for several in spelled.values() if len(several) > 1]
 
 
 def find_unused_raters(table: pd.DataFrame, recipe: Recipe, unused: Sequence[str]) -> list[str]:
     """Write notes on columns that nobody uses, and that may be of raters, or part what is not to be compared."""
     columns, notes = _columns_by_name(table), []
-    persons = [
-        name
-        for name in unused
-        if name in [columns.get(called) for called in (*NAMES["rater"], *COLUMN_NAMES["raters"])]
-    ]
+    named = [columns.get(called) for called in (*NAMES["rater"], *COLUMN_NAMES["raters"])]
+    persons = [name for name in unused if name in named and not table[name].equals(table.get(recipe.rater))]
     if persons:
         notes.append(
             f"{persons[0]} not used, though called as a rater; if it names the persons: --rater {persons[0]!r}"
@@ -238,7 +252,8 @@ def find_unused_raters(table: pd.DataFrame, recipe: Recipe, unused: Sequence[str
         blank = {name: _is_empty(table[name]) for name in unused if name in table and empty.any()}
         others = [name for name, cells in blank.items() if cells[~empty].all() and not cells.all()]
         notes += [
-            f"{name} not used, though it fills cells where {used!r} is empty; give both one name" for name in others
+            f"{name} not used, though it fills cells where {used!r} is empty; if it is the same, give both one name"
+            for name in others
         ]
     for name in [name for name in unused if name in [columns.get(called) for called in COLUMN_NAMES["languages"]]]:
         both = table.filter([recipe.context, name]).astype(str).drop_duplicates()

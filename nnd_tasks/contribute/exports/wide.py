@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from nnd_tasks.tables.cells import unpack
+from nnd_tasks.tables.propose import NAMES
 from nnd_tasks.tables.read import read_records
 
 FILES = "*"
@@ -26,7 +27,7 @@ def split(record):
     """Yield a row for each system and rater: the shared cells, and those whose names have the name of both."""
     cells = [(*take(name, SYSTEMS), cell) for name, cell in flatten(record, [*SYSTEMS, *RATERS])]
     cells = [(system, *take(rest, RATERS), cell) for system, rest, cell in cells]
-    cells = [(system, rater, rest or ("judgement" if rater else "text"), cell) for system, rater, rest, cell in cells]
+    cells = [(system, rater, rename(rater, rest), cell) for system, rater, rest, cell in cells]
     own = {name for system, rater, name, _ in cells if system or rater}
     for system in SYSTEMS or [""]:
         for rater in RATERS or [""]:
@@ -37,6 +38,13 @@ def split(record):
                 elif of_system in ("", system) and of_rater in ("", rater):
                     row[name] = cell
             yield {name: cell for name, cell in row.items() if name in record or cell is not None}
+
+
+def rename(rater, rest):
+    """Name what a column has besides a rater: rater_1, or annotator1_id, names the person."""
+    if rest and re.sub(r"[\W\d_]", "", f"{rater}{rest}".casefold()) in NAMES["rater"]:
+        return "rater"
+    return rest or ("judgement" if rater else "text")
 
 
 def flatten(record, owners):
