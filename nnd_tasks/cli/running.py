@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from typer import Option, echo
 
-from nnd_tasks.cli.typer_app import RUN_GPT2, LMEvalVerb, verb
+from nnd_tasks.cli.typer_app import RUN_GPT2, LMEvalVerb, parts_of, verb
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
@@ -104,7 +104,7 @@ def run(
         raise NNDError("--no-save: saves nothing, and --output_path or --log_samples asks for files; leave one out")
     output = Path(output_path or results_dir())
     saved = run_and_save(
-        [name for word in tasks for name in word.split(",") if name],
+        [name for word in tasks for name in parts_of(word)],
         model,
         [*(model_args or []), *(["trust_remote_code=true"] if trust_remote_code else [])],
         sample=sample,

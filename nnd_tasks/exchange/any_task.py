@@ -173,7 +173,7 @@ def _read_part(run: Run) -> Iterator[dict[str, Any]]:
     for kind in {type(sample[metric]) for sample in samples} - {bool, int, float}:
         raise NNDError(
             f"{run.path}: {metric} of a document is a {'text' if kind is str else 'list'}, which lm-eval pools in "
-            "its own way; it cannot be compared document by document"
+            "its own way; it cannot be compared document by document; --select metric=NAME takes another metric"
         )
     mean = np.mean([sample[metric] for sample in samples])
     if not _is_close(mean, reported := run.reported[f"{metric},{choice}"]):

@@ -86,7 +86,7 @@ def category_measures(paired: Paired) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comparison]:
+def compare_runs(runs: Sequence[Run], allow: str | Sequence[str] = ()) -> list[Comparison]:
     """Compare the models on every set that at least two of them ran on.
 
     Example:
@@ -94,7 +94,7 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Compari
 
     Args:
         runs: as `nnd_tasks.results.read_runs.read_results` returns them.
-        allow: parts of the protocol that may differ.
+        allow: part of the protocol that may differ, or several.
 
     Returns:
         A comparison for each set and protocol that two models share, in the order of the runs.
@@ -102,6 +102,7 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Compari
     Raises:
         NNDError: no set has two models, or runs cannot be compared.
     """
+    allow = [allow] if isinstance(allow, str) else allow
     groups, single = pair_several(runs, allow, "a comparison", "; nnd report shows one model")
     return compare_all(groups, single)
 

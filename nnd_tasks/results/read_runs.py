@@ -267,7 +267,7 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
 
 def _results_beside(path: Path) -> Path:
     """The results file of a samples file; any other file itself."""
-    if path.suffix != ".jsonl":
+    if not path.match("samples_*.jsonl"):
         return path
     ending = f"_{path.stem.rpartition('_')[2]}.json"
     named = path.with_name(f"results{ending}")

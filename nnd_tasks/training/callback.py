@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from nnd_tasks.run.run import evaluate
 from nnd_tasks.schema import list_slugs
 from nnd_tasks.task.metrics import UNDEFINED
 from nnd_tasks.task.settings import check_selection
+from nnd_tasks.text import counted
 from nnd_tasks.training.training_log import LOG_NAME, Line, read_log, write_log
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
@@ -47,7 +49,8 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
     object per evaluation and task, with ``step``, ``epoch``, ``task``, ``signature``, ``rates`` and ``measures``. The rates are,
     for ``all`` and each category with a scored test, ``rate``, ``stderr`` (None if undefined), ``tests`` and ``clusters``
     (number of prompts); the measures likewise, by name, ``mean`` and ``stderr``.
-    When training starts, or continues from a checkpoint, the lines of later steps are removed from the file.
+    When training starts, or continues from a checkpoint, the file keeps no lines of later steps; all that it had are then in
+    ``nnd.1.jsonl`` beside it, or the next free number.
 
     Only the main process evaluates; the others wait for it (see the Trainer's ``ddp_timeout``). Models that are sharded over
     processes (FSDP, DeepSpeed ZeRO 3, tensor parallelism) are refused. The forward pass runs in the type of the weights,
@@ -107,7 +110,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
     # ------------------------------------------------------------ events
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Check everything that could fail later, and remove the lines of later steps from the file.
+        """Check everything that could fail later, and move the lines of later steps to another file.
 
         Raises:
             NNDError: no such task, a set cannot be built, there is no tokenizer, the file cannot be written, ...
@@ -127,9 +130,13 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             raise NNDError(f"NNDCallback: this model cannot be evaluated ({typed_reason_of(error)})") from error
         earlier = [line for line in lines if line["step"] <= state.global_step]
         if later := len(lines) - len(earlier):
+            kept = (self._path.with_suffix(f".{number}.jsonl") for number in count(1))
+            before = next(path for path in kept if not path.exists())
+            write_log(before, lines)
             logger.warning(
-                "%s: removed %d lines of steps after %d, left by an earlier run", self._path, later, state.global_step
-            )
+                "%s: %s of steps after %d, which an earlier run left, only in %s from now on",
+                self._path, counted(later, "line"), state.global_step, before,
+            )  # fmt: skip
         write_log(self._path, earlier)
         logged = {line["task"] for line in earlier if line["step"] == state.global_step}
         self._done = state.global_step if names <= logged else -1

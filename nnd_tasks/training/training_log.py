@@ -41,7 +41,9 @@ def read_log(path: Path) -> list[Line]:
         except (ValueError, KeyError, TypeError):
             good = False
         if not good:
-            raise NNDError(f"log_path {path}, line {number}: not written by NNDCallback; name another file")
+            raise NNDError(
+                f"log_path {path}, line {number}: is cut off, or not written by NNDCallback; name another file"
+            )
         lines.append(line)
     return lines
 

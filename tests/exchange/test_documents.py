@@ -172,7 +172,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(results, name):
         compare_runs(read_results(results, "task=mc_a,metric=acc"))
     assert "\n" not in str(found.value)
     if name == "other prompt":
-        assert len(compare_runs(read_results(results, "task=mc_a,metric=acc"), ["prompt"])) == 1
+        assert len(compare_runs(read_results(results, "task=mc_a,metric=acc"), "prompt")) == 1
 
 
 def test_equal_documents_count_as_one(results):

@@ -46,6 +46,8 @@ from nnd_tasks.store import (
     tasks_dir,
 )
 from nnd_tasks.tables.cells import FILE
+from nnd_tasks.tables.decode import split_ending
+from nnd_tasks.tables.read import SUFFIXES
 from nnd_tasks.task.sandbox import SANDBOX, doubles_space, fill_template
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
 from nnd_tasks.task.task_files import CLASS, SAMPLER, list_variants, read_task_yaml, written_folders
@@ -158,6 +160,8 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
         if not tasks_folder.is_dir():
             raise NNDError(f"--tasks {tasks_folder}: there is no such folder")
     path, built = expand(name), look_up_set(name)
+    if path.is_file() and split_ending(path)[0] in SUFFIXES:
+        raise NNDError(f"{name}: is a table, of which nnd new NAME --from {name} makes a set; then nnd check NAME")
     sent = path / RECIPE if path.is_dir() else path
     if sent.is_file() and not (built and [*built.glob(f"*/{SPLIT}-*.parquet")]):
         sent_file = find_recipe_file(str(sent.absolute()))
