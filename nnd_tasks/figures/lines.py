@@ -55,8 +55,8 @@ def draw_lines(
         raise NNDError(NO_MATPLOTLIB) from error
 
     panels = dict(list(points.groupby("panel", sort=False)))
-    columns = min(3, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    rows = math.ceil(len(panels) / 3)
+    columns = math.ceil(len(panels) / rows)
     names = sorted(points["line"].unique(), key=lambda name: bool(name != main))
     size = max(6.4, 4.3 * columns), 3.6 * rows + 0.1 * len(names)
     figure = Figure(figsize=size, layout="constrained")
@@ -70,7 +70,7 @@ def draw_lines(
             label = f"chance ({chance})"
             drawn[label] = axes.axhline(chance, color="#777777", linewidth=1, linestyle=(0, (2, 2)), label=label)
         if levels and panel in levels:
-            label = "human ceiling"
+            label = "human ceiling (on other tests)"
             drawn[label] = axes.axhline(levels[panel], color="#777777", linewidth=2.5, label=label)
         for name, line in points_of_panel.groupby("line", sort=False):
             i = names.index(name)

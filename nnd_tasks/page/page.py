@@ -117,7 +117,7 @@ def render_report(
             reports.append(_report_around_errors(section.around))
     sections += make_sections(readers, describe)
     notes += [f"left out: {line}" for line in skipped]
-    return reports, render_page("NND report", sections, notes)
+    return reports, render_page(sections, notes)
 
 
 def _report_around_errors(around: pd.DataFrame) -> Report:
@@ -135,15 +135,15 @@ def _report_around_errors(around: pd.DataFrame) -> Report:
     )
 
 
-def render_page(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
+def render_page(sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
     """Fill the page.
 
     Args:
-        title: of the page.
         sections: one per set, or per group of runs.
         notes: below the summary.
     """
     tests = [section.paired for section in sections if not section.paired.of_documents]
+    title = "NND report" if tests else "Report on tasks of lm-eval"
     # Readers side by side are runs that other sections have, too.
     of_models = [section for section in sections if section.paired.credit is None]
     rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in of_models])
@@ -152,9 +152,9 @@ def render_page(title: str, sections: Sequence[Section], notes: Sequence[str] = 
     commands: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         commands[command_of(run)].append(run)
-    captions = ["Pass rate over all tests of a set"] * bool(tests) + ["Mean over the documents of another task"] * bool(
-        others
-    )
+    captions = ["Pass rate over all tests of a set"] * bool(tests) + [
+        "Mean over the documents of a task of lm-eval"
+    ] * bool(others)
     return fill_page(
         "page.html.j2",
         overview=Report(

@@ -248,8 +248,8 @@ def report_trend(trend: Trend) -> Report:
     """The tables of a trend and its figures.
 
     One training has a figure with a panel for each task and a line for each category; else each task has a figure, with a panel
-    for each category and a line for each family. The x axis of sizes is logarithmic, and so is one where that puts the nearest
-    values further apart.
+    for each category and a line for each family. It has the name of its task, or ``tasks`` if there are several. The x axis of
+    sizes is logarithmic, and so is one where that puts the nearest values further apart.
     """
     x, points = trend.x, trend.points
     unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
@@ -264,16 +264,17 @@ def report_trend(trend: Trend) -> Report:
     if "share" in points:
         columns_of_share = of_point | read_tables()["trend_shares"]["columns"]
         tables.append(make_table("trend_shares", points.dropna(subset="ceiling"), columns_of_share))
-    panel, line, figure_points = "category", "family", dict(list(points.groupby("task")))
+    panel, line, figure_points = "category", "family", [of_task for _, of_task in points.groupby("task")]
     if x == STEP and points["family"].nunique() == 1:
-        panel, line, figure_points = "task", "category", {"all": points}
+        panel, line, figure_points = "task", "category", [points]
     elif points["category"].nunique() == 1:
         panel = "task"
     figures = {}
-    for name, chosen in figure_points.items():
+    for chosen in figure_points:
+        tasks = chosen["task"].unique()
         chosen = chosen.assign(panel=_name_panels(chosen, panel, *counted_as), line=chosen[line], y=chosen["rate"])
-        subjects = list(chosen["panel" if panel == "task" else "task"].unique())
-        figures[file_stem(name)] = partial(
+        subjects = chosen["panel"].unique() if panel == "task" else tasks
+        figures[file_stem(tasks[0] if len(tasks) == 1 else "tasks")] = partial(
             draw_lines,
             chosen,
             f"{rate} on {subjects[0]}" if len(subjects) == 1 else "",
@@ -313,14 +314,13 @@ def _is_crowded(x: pd.Series) -> bool:
     return bool(logarithmic > linear)
 
 
-def _of_panels(points: pd.DataFrame, panel: str) -> pd.DataFrame:
-    return points if panel == "category" else points[points["category"] == ALL]
-
-
 def _name_panels(points: pd.DataFrame, panel: str, column: str, noun: str) -> pd.Series:
     """Name each panel by its category or task, and its number of prompts, or documents; the name of a sample has this already."""
-    sizes = _of_panels(points, panel).groupby(panel)[column].max().dropna()
-    names = {name: f"{name}, {counted(count, noun)}" for name, count in sizes.items() if f"{noun}s)" not in name}
+    names = {}
+    for name, sizes in points.dropna(subset=column).groupby(panel)[column]:
+        fewest = f"{sizes.min():,} to " if sizes.nunique() > 1 else ""  # the lines of a panel may be of categories
+        if f"{noun}s)" not in name:
+            names[name] = f"{name}, {fewest}{counted(sizes.max(), noun)}"
     return points[panel].replace(names)
 
 
@@ -328,7 +328,8 @@ def _find_ceilings(points: pd.DataFrame, panel: str) -> dict[str, float]:
     """Map each panel of a figure to the human ceiling of its tests, where there is one."""
     if "ceiling" not in points:
         return {}
-    return dict(_of_panels(points, panel).groupby("panel")["ceiling"].mean().dropna())
+    of_panels = points if panel == "category" else points[points["category"] == ALL]
+    return dict(of_panels.groupby("panel")["ceiling"].mean().dropna())
 
 
 # ---------------------------------------------------------------- how early trainings differ
