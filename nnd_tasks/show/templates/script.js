@@ -227,7 +227,7 @@
     const grid = make("div", "views");
     for (const k of views.length ? views : [null]) {
       const view = make("div", "view");
-      if (k !== null) view.append(make("h4", "", `Tokens of ${section.models[k]}`));
+      if (k !== null) view.append(make("h4", "", "Tokens of ", make("span", "whole", section.models[k])));
       places.forEach((one, side) => {
         const own = k === null ? null : tokens[k][one];
         view.append(make("div", `candidate ${side ? "low" : "high"}`, make("h4", "", side ? "Worse" : "Better"),
