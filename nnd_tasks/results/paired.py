@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from operator import itemgetter
@@ -159,7 +160,7 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: boo
         NNDError: a model has two runs in one group, prompts were shortened to different windows, or two runs have
             different tests.
     """
-    keys = {"window", "trained_on", *(key for run in runs for key in run.comparison_key)}
+    keys = {"window", "trained_on", *(key for run in runs for key in run.full_protocol)}
     unknown = [name for name in allow if name not in keys]
     if unknown:
         raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(keys))}")
@@ -218,10 +219,13 @@ def _group_runs(runs: Sequence[Run], allow: Sequence[str]) -> list[tuple[str, li
     by_task = not (allow or task_per_model)
     skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
     groups = []
-    for group in _group_equal(runs, "comparison_key", skip):
-        # One model twice: then runs are also separated by what would have been done with texts that are too long.
-        once = len({run.model for run in group}) == len(group)
-        groups += [group] if once else _group_equal(group, "full_protocol", skip)
+    for same in _group_equal(runs, "full_protocol", {*skip, "overlong"}):
+        # Where long prompts were not cut alike, the runs without any stand apart.
+        apart = any(_find_conflicts(same, allow))
+        for group in _group_equal(same, "comparison_key", skip) if apart else [same]:
+            # One model twice: then runs are also separated by what would have been done with texts that are too long.
+            once = len({run.model for run in group}) == len(group)
+            groups += [group] if once else _group_equal(group, "full_protocol", skip)
     return [*zip(_distinguish(groups), groups, strict=True)]
 
 
@@ -273,6 +277,7 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
                 key=lambda run: (
                     run.task == single.task,
                     len(run.comparison_key.items() & single.comparison_key.items()),
+                    bool(find_conflict(single, run)),
                 ),
             )
             why = f"another run of {single.model} is compared"
@@ -293,19 +298,14 @@ def _join(runs: Sequence[Run], allow: Sequence[str], distinguished_by: str) -> P
     Raises:
         NNDError: two of them cannot be compared, or are of one model; or their tests differ.
     """
-    # Every two kinds of them, as each may have a window of its own; and every two runs of a model.
-    kinds, of_model = dict[str, int](), dict[str, int]()
-    for i, run in enumerate(runs):
-        about = (run.training_overlap, run.comparison_key, run.model_info.get("window"), bool(run.truncated), run.task)
-        kinds.setdefault(repr(about), i)
-    twice = [(other, i) for i, run in enumerate(runs) if (other := of_model.setdefault(run.model, i)) != i]
-    for first, second in ((runs[i], runs[j]) for i, j in sorted({*combinations(kinds.values(), 2), *twice})):
-        conflict = find_conflict(first, second, allow)
-        if conflict:
-            raise NNDError(conflict)
-        if first.model == second.model:
+    for conflict in _find_conflicts(runs, allow):
+        raise NNDError(conflict)
+    of_model = dict[str, Run]()
+    for run in runs:
+        other = of_model.setdefault(run.model, run)
+        if other is not run:
             raise NNDError(
-                f"{first.model}: several runs of it on {first.set}, {first.path} and {second.path}; name the results file of "
+                f"{run.model}: several runs of it on {run.set}, {other.path} and {run.path}; name the results file of "
                 "one, or choose by what differs, such as --select shots=0"
             )
     test_ids = set[str]().union(*(run.tests["test_id"] for run in runs))
@@ -362,6 +362,15 @@ def test_texts(run: Run) -> pd.DataFrame:
     return run.tests.assign(**run.texts).set_index("test_id")[["cluster_id", "category", "high", "low"]]
 
 
+def _find_conflicts(runs: Sequence[Run], allow: Iterable[str]) -> Iterator[str]:
+    """Yield why runs cannot be compared, for every two kinds of them, as each may have a window of its own."""
+    kinds = {
+        repr((run.training_overlap, run.full_protocol, run.comparison_key, run.model_info.get("window"))): run
+        for run in runs
+    }
+    yield from filter(None, (find_conflict(*two, allow) for two in combinations(kinds.values(), 2)))
+
+
 def find_conflict(first: Run, second: Run, allow: Iterable[str] = ()) -> str | None:
     """Why two runs cannot be compared, as the text of an error; None where they can.
 
@@ -375,18 +384,23 @@ def find_conflict(first: Run, second: Run, allow: Iterable[str] = ()) -> str | N
             f"{', '.join(trained.training_overlap)}, which is in these tests; run both with --split test, or compare anyway with "
             "--allow trained_on"
         )
-    settings = [{**run.comparison_key, "window": run.model_info.get("window")} for run in (first, second)]
-    keys = list(dict.fromkeys(chain(*settings)))
+    settings = [{**run.full_protocol, "window": run.model_info.get("window")} for run in (first, second)]
+    keys = dict.fromkeys((*first.comparison_key, *second.comparison_key))
     ignored = {"task", *allow}
     if first.task != second.task:
         ignored.add("version")
-    if not (first.truncated or second.truncated):
-        ignored.add("window")
     differing = [key for key in keys if key not in ignored and settings[0].get(key) != settings[1].get(key)]
     if not differing:
         return None
     values = "; ".join(f"{key} {settings[0].get(key)!r} and {settings[1].get(key)!r}" for key in differing)
+    remedy = "equal settings"
+    if differing == ["window"]:
+        cut = first if first.truncated else second
+        prompts = counted(cut.truncated, "prompt was", "prompts were")
+        values = f"{prompts} cut to {cut.model_info['window']} tokens for {cut.model}"
+        smallest = min(one["window"] or math.inf for one in settings)
+        remedy = f"max_length={smallest} in --model_args and compare only these runs"
     can_be_allowed = first.prompt_ids & second.prompt_ids and "data" not in differing
     hint = f", or compare anyway with --allow {','.join(differing)}" if can_be_allowed else ""
     models = " and ".join(f"{run.model} ({run.task})" for run in (first, second))
-    return f"{models} cannot be compared: {values}; rerun both with equal settings{hint}"
+    return f"{models} cannot be compared: {values}; rerun both with {remedy}{hint}"

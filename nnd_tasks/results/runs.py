@@ -96,8 +96,8 @@ class Run:
         set: name of the set and its config.
         full_protocol: task, protocol, and the N of a version N-X (CONTRIBUTING.md).
         settings: `full_protocol` as people write it: ``yes``, ``no`` (also for None and ``""``), or the value itself.
-        comparison_key: `full_protocol`, but the rule for texts that are too long makes no difference where every prompt was whole
-            and every test was scored. Runs can be compared where it is equal.
+        comparison_key: what must be equal in two runs: `full_protocol`, without the rule for texts that are too long where every
+            prompt was whole and every test was scored, and with the ``window`` where a prompt was cut.
         prompt_ids: ``cluster_id`` of its prompts.
         prompts_in_set: how many prompts the set has, of which the run may have scored a sample.
         is_trial: it scored the first prompts of the set only (``--limit``).
@@ -139,8 +139,11 @@ class Run:
         self.full_protocol = {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
         self.settings = {key: write_value(value) for key, value in self.full_protocol.items()}
         everything_fits = not self.truncated and len(self.tests) > 0 and self.tests["passed"].notna().all()
-        fits = {"overlong": "nothing is"} if everything_fits and "overlong" in self.protocol else {}
-        self.comparison_key = {**self.full_protocol, **fits}
+        self.comparison_key = dict(self.full_protocol)
+        if everything_fits:
+            self.comparison_key.pop("overlong", None)
+        if self.truncated:
+            self.comparison_key["window"] = self.model_info.get("window")
         self.prompt_ids = frozenset(document["cluster_id"] for document in self.documents)
         sample = re.match(r"\d+ of (\d+)", str(self.protocol.get("selection")))  # `nnd_tasks.task.signature.selection`
         self.prompts_in_set = int(sample[1]) if sample else len(self.documents)
