@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +35,8 @@ POWER = 0.8
 #: Prompts up to which the power of the permutation test is simulated, and sums that are drawn for it: studies times flips.
 SIMULATED = 50
 DRAWN_SUMS = 2_000_000
-#: A comparison whose MDE is above this cannot separate realistic models: it is underpowered.
+#: A comparison whose MDE is above this share of the largest difference, or of fewer than `FEW` prompts, cannot separate
+#: realistic models: it is underpowered, unless a difference is shown.
 LARGEST_MDE = 0.2
 
 
@@ -217,11 +218,6 @@ def needed(standard_error: float, prompts: int, difference: float, hypotheses: i
     return float(f"{counts[place]:.2g}") if place < len(counts) else math.inf
 
 
-def is_underpowered(mde: Any, prompts: Any) -> Any:
-    """Tell whether categories cannot separate realistic models: too few prompts, or an MDE above `LARGEST_MDE`."""
-    return (prompts < FEW) | (mde > LARGEST_MDE)
-
-
 # ---------------------------------------------------------------- many differences
 
 
@@ -239,11 +235,12 @@ def judge_differences(differences: pd.DataFrame) -> pd.DataFrame:
     question, span = differences.groupby(differences.pop("question"))["p"], differences.pop("span")
     hypotheses = question.transform("size")
     differences["mde"] = [*map(detectable, differences["standard_error"], differences["prompts"], hypotheses)]
+    differences.loc[differences["mde"] > span, "mde"] = math.inf  # outcomes cannot differ by so much
     differences["p_holm"] = question.transform(holm)
     differences["significant"] = differences["p_holm"] < LEVEL
     excludes_zero = (differences["low"] > 0) | (differences["high"] < 0)
     differences["disagrees"] = differences["low"].notna() & (excludes_zero != differences["significant"])
-    too_few = is_underpowered(differences["mde"] / span, differences["prompts"])
+    too_few = (differences["prompts"] < FEW) | (differences["mde"] / span > LARGEST_MDE)
     differences["underpowered"] = ~differences["significant"] & too_few
     # Where a difference is shown, as others made Holm's correction milder, the hardest case says nothing.
     differences.loc[differences["significant"] & np.isinf(differences["mde"]), "mde"] = math.nan

@@ -202,7 +202,7 @@ def read_documents(run: Run) -> Run:
     tests = tests.assign(**fixed, document=range(len(tests))).reindex(columns=[*COLUMNS, *equal])
     more = f"has a {'lower' if run.protocol['lower'] else 'higher'} {run.protocol['config']}"
     drawn = "document" if tests["cluster_id"].is_unique else "distinct document"
-    document = ("document", drawn, f"{more} than", f"{more} on", "{value:.4f}", "{value:+.4f}", "")
+    document = ("document", drawn, f"{more} than", f"{more} on", "{value:.4f}", "{value:.4f}", "")
     words = Words(*document, aims=_AIMS, lower=run.protocol["lower"])
     return replace(run, documents=documents, tests=tests, words=words)
 

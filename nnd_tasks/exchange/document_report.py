@@ -42,7 +42,7 @@ def report_documents(comparisons: Sequence[Comparison]) -> Report:
         parts = {"rates": rates, "ranks": ranks, "differences": one.differences, "groups": groups}
         for name, rows in parts.items():
             tables[name] += [rows.assign(**names)] if len(rows) else []
-        verdicts = give_verdicts(one.rates, one.differences, paired.words, paired.span)
+        verdicts = give_verdicts(one.rates, one.differences, paired.words)
         sentences += [f"{paired.title}: {line}" for line in verdicts]
         notes += [f"{paired.title}: {note}" for note in paired.notes]
     if len(sentences) > _LISTED:

@@ -36,8 +36,8 @@ class Comparison:
             pairs and categories; ``significant``: ``p_holm`` is below 0.05, the one rule for ranks and verdicts; ``disagrees``:
             the interval, which is of this pair alone, says otherwise; ``mde`` (`nnd_tasks.significance.detectable`) from the
             paired variance; nan where the difference is shown although the hardest case has none; ``underpowered``: not
-            significant, and too few prompts to find realistic differences. Empty for one model. Where p values of several tasks
-            are corrected together, ``hypotheses`` says how many.
+            significant, and too few prompts to find realistic differences; ``hypotheses``: how many p values are corrected
+            together. Empty for one model.
         ranks: a row per model, the best first; see `rank`. Empty for fewer than three models.
         not_compared: a line for each run that no other could be compared with.
     """
@@ -122,8 +122,6 @@ def compare_all(groups: Sequence[Paired], not_compared: Sequence[str] = ()) -> l
     tables: dict[int, pd.DataFrame] = {}
     for family in families.values():
         judged = judge_differences(pd.concat(family))
-        if len(family) == 1:
-            del judged["hypotheses"]
         tables |= {i: judged.loc[i] for i in family}
     comparisons = []
     for i, paired in enumerate(groups):

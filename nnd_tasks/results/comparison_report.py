@@ -25,9 +25,9 @@ from nnd_tasks.text import counted, some_of
 LEGEND = {
     **FEW_PROMPTS,
     "§": 'a baseline, such as "the longer text wins", passes as many tests or more.',
-    "‡": f"underpowered: too few prompts to find what models really differ by (fewer than {FEW}, or an MDE above "
-    f"{100 * LARGEST_MDE:.0f} points).",
-    "none": "means that no difference can be found: with so few prompts no p (Holm) is below 0.05.",
+    "‡": f"underpowered: no difference is shown, and too few prompts to find what models really differ by: fewer than {FEW}, "
+    f"or an MDE above {LARGEST_MDE:.0%} of the largest possible difference.",
+    "none": f"so few prompts cannot show any difference: not even the largest one would be found with probability {POWER}.",
     "≠": "p (Holm) decides whether a difference is shown. The interval, which is of this pair alone, does not agree.",
 }
 
@@ -84,20 +84,17 @@ _MANY = 20
 _LISTED = 10
 
 
-def give_verdicts(
-    rates: pd.DataFrame, differences: pd.DataFrame, words: Words = OF_TESTS, span: float = 1.0
-) -> list[str]:
+def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame, words: Words = OF_TESTS) -> list[str]:
     """A sentence or more for each pair of models: which passes more tests, or what it would take to tell.
 
-    A difference is shown where it is ``significant``, as for the ranks. Signs are those of the table: the second model less the
-    first. A pair without a difference gets the MDE (`nnd_tasks.significance.detectable`) and the number of prompts that a
-    smaller difference needs; of many models such pairs are counted.
+    A difference is shown where it is ``significant``, as for the ranks. It is that of the better model less the worse one. A pair
+    without one gets the interval of the second model less the first, the MDE (`nnd_tasks.significance.detectable`), and how many
+    prompts a smaller difference needs; of many models such pairs are counted.
 
     Args:
         rates: those of `nnd_tasks.results.compare.Comparison`.
         differences: likewise; empty for one model.
         words: how to speak of them.
-        span: how large a difference can be.
     """
     sentences: list[str] = []
     if differences.empty:
@@ -115,7 +112,7 @@ def give_verdicts(
             sentence = f"{better} {words.wins} {worse}: {both} ({_describe_difference(overall, words)})."
         else:
             sentence = f"No difference shown: {both} ({_describe_difference(overall, words)})."
-            sentence += _describe_power(overall, getattr(overall, "hypotheses", pairs), words, span)
+            sentence += _describe_power(overall, overall.hypotheses, words)
         sentences.append(sentence + by_category)
     not_shown = int((~by_pair["significant"].any()).sum())
     if not near.all():
@@ -150,7 +147,7 @@ def _describe_categories(categories: list[Any], words: Words) -> str:
         if rows:
             better = rows[0].second if second_is_better else rows[0].first
             names = (
-                f"{row.category} ({_write(row.difference, words)[1:]}{words.unit}, p {_write_p(row)})" for row in rows
+                f"{row.category} ({_write(abs(row.difference), words)}{words.unit}, p {_write_p(row)})" for row in rows
             )
             statements.append(f"{better} {words.on} {', '.join(names)}")
     undecided = [row.category for row in categories if not row.significant]
@@ -161,28 +158,29 @@ def _describe_categories(categories: list[Any], words: Words) -> str:
 
 def _describe_difference(row: Any, words: Words) -> str:
     """How large a significant difference is, and how sure; else what differences the interval leaves possible."""
-    points, p = _write(row.difference, words) + words.unit, _write_p(row)
+    points, p = _write(abs(row.difference), words) + words.unit, _write_p(row)
     if math.isnan(row.low):
         return f"{points} on every {words.prompt}, p {p}" if row.difference else f"the same on every {words.prompt}"
-    interval = f"{_write(row.low, words)} to {_write(row.high, words)}"
+    low, high = row.low, row.high
+    if row.significant and row.difference < 0:
+        low, high = -high, -low
+    interval = f"{_write(low, words)} to {_write(high, words)}"
     if row.significant:
         return f"{points}, 95% interval {interval}, p {p}"
     return f"{interval}{words.unit}, but p {p}" if row.disagrees else f"{interval}{words.unit}"
 
 
-def _describe_power(row: Any, hypotheses: int, words: Words, span: float) -> str:
+def _describe_power(row: Any, hypotheses: int, words: Words) -> str:
     """What so many prompts can detect, and what a smaller difference needs."""
     if math.isnan(row.mde):
         return ""
-    possible = row.mde <= span
-    sentence = f" {counted(row.prompts, words.prompt)} can detect "
-    sentence += f"{_write(row.mde, words)[1:]}{words.unit}" if possible else "no difference"
+    found = "cannot show any difference" if math.isinf(row.mde) else f"can detect {_write(row.mde, words)}{words.unit}"
+    sentence = f" {counted(row.prompts, words.prompt)} {found}"
     if row.prompts >= FEW:  # the spread of fewer prompts is too unsure to plan from
-        aim = next((aim for aim in words.aims if aim < row.mde), None)
-        prompts = math.inf if aim is None else needed(row.standard_error, row.prompts, aim, hypotheses)
-        if aim is not None and math.isfinite(prompts):
-            size = counted(round(100 * aim), "point") if words.unit else f"{aim:g}"
-            sentence += f"; {size} {'need' if size.endswith('s') else 'needs'} about {prompts:,.0f}"
+        aims = [aim for aim in words.aims if aim < row.mde]
+        prompts = needed(row.standard_error, row.prompts, aims[0], hypotheses) if aims else math.inf
+        if math.isfinite(prompts):
+            sentence += f"; {_write(aims[0], words)}{words.unit} would take about {prompts:,.0f}"
     return f"{sentence}."
 
 
@@ -191,7 +189,7 @@ def _write_p(row: Any) -> str:
 
 
 def _write(difference: float, words: Words) -> str:
-    """A difference, with its sign."""
+    """A difference, without its unit."""
     return write_cell(words.difference, {"value": difference}).replace("-", "\N{MINUS SIGN}")
 
 

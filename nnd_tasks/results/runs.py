@@ -52,7 +52,7 @@ class Words(NamedTuple):
     wins: str = "passes more tests than"
     on: str = "passes more on"
     rate: str = "{value:points}%"
-    difference: str = "{value:+points}"
+    difference: str = "{value:points}"
     unit: str = " points"
     aims: Sequence[float] = (0.05, 0.02, 0.01)
     lower: bool = False

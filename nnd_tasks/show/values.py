@@ -27,8 +27,6 @@ class _Writer(string.Formatter):
             return INFINITE
         if spec == "p":
             return "<0.001" if value < 0.001 else f"{value:.3f}"
-        if spec == "points" and value > 1:
-            return ">100"
         if spec.endswith("points"):
             return format(100 * value, spec.replace("points", ".1f"))
         return format(value, spec)

@@ -73,8 +73,8 @@ def test_nothing_is_detectable_where_no_p_value_can_be_small_enough():
     assert math.isnan(detectable(0.1, 1))
     assert math.isnan(detectable(0.0, 50))
     assert planned([8] * 7) > DISAGREEMENT, "which no pair can differ by that decides 30% of the tests differently"
-    four = compare(make_paired([(1, 0), (0, 0), (1, 0), (1, 1)], list("abcd")))
-    assert "| none‡ |" in markdown(four)
+    for pairs, prompts in ((2, "abcd"), (3, "abcdef")):  # too few flips, or an MDE above 1
+        assert "| none‡ |" in markdown(compare(make_paired([(1, 0), (0, 1)] * pairs, prompts)))
 
 
 @pytest.mark.parametrize(("clusters", "hypotheses"), [(7, 1), (8, 5), (14, 15), (60, 1)])
@@ -92,7 +92,7 @@ def test_an_interval_and_a_p_value_that_disagree_are_marked():
     low, high = (100 * found.differences[end][0] for end in ("low", "high"))
     assert low > 0
     assert f"{low:+.1f} to {high:+.1f} ≠ | 0.125 |" in markdown(found)
-    assert f"({low:+.1f} to {high:+.1f} points, but p 0.125)" in markdown(found)
+    assert f"({low:.1f} to {high:.1f} points, but p 0.125)" in markdown(found)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -212,12 +212,12 @@ def _verdicts(**passed):
 
 
 def test_a_verdict_says_who_passes_more_on_what_and_how_surely():
-    """By hand: on x the second passes 18 of 20 tests and the first 2, on y both pass 10."""
+    """By hand: on x the first passes 18 of 20 tests and the second 2, on y both pass 10."""
     same = [0, 1] * 10
-    [said] = _verdicts(x=([1] * 2 + [0] * 18, [0] * 2 + [1] * 18), y=(same, same))
-    assert said.startswith("m1 passes more tests than m0: m0 30.0%, m1 70.0% (+40.0 points, 95% interval +")
-    assert said.endswith(
-        ", p <0.001). By category: m1 passes more on x (80.0 points, p <0.001); no difference shown on y."
+    [said] = _verdicts(x=([0] * 2 + [1] * 18, [1] * 2 + [0] * 18), y=(same, same))
+    assert said == (
+        "m0 passes more tests than m1: m0 70.0%, m1 30.0% (40.0 points, 95% interval 25.6 to 54.4, p <0.001). "
+        "By category: m0 passes more on x (80.0 points, p <0.001); no difference shown on y."
     )
 
 
@@ -230,13 +230,13 @@ def test_a_verdict_without_a_difference_says_what_could_be_found_and_what_more_w
     count = needed(error, 30, 0.05)
     assert detectable(error * math.sqrt(30 / count), int(count)) == pytest.approx(0.05, rel=0.03)
     assert said == (
-        f"No difference shown: m0 96.7%, m1 96.7% (−{100 * half:.1f} to +{100 * half:.1f} points). "  # noqa: RUF001
-        f"30 prompts can detect {100 * mde:.1f} points; 5 points need about {count:.0f}."
+        f"No difference shown: m0 96.7%, m1 96.7% (−{100 * half:.1f} to {100 * half:.1f} points). "  # noqa: RUF001
+        f"30 prompts can detect {100 * mde:.1f} points; 5.0 points would take about {count:.0f}."
     )
     [equal] = _verdicts(x=([1, 0, 1], [1, 0, 1]))
     assert equal == "No difference shown: m0 66.7%, m1 66.7% (the same on every prompt)."
     [few] = _verdicts(x=([1, 0, 1, 0], [0, 1, 1, 1]))
-    assert few.endswith("4 prompts can detect no difference."), "four prompts are too few to plan from"
+    assert few.endswith("4 prompts cannot show any difference."), "four prompts are too few to plan from"
 
 
 def test_pairs_of_many_models_without_a_difference_are_counted():
