@@ -22,7 +22,7 @@ _Floats = NDArray[np.float64]
 FEW = 10
 #: Marks beside numbers that one should not lean on, for `nnd_tasks.show.report.Report.legend`. A table has a column of truth
 #: values for each, such as ``few``, and writes it as ``{few:†}``.
-FEW_PROMPTS = {"†": f"fewer than {FEW} prompts, or no spread between them: the interval is unreliable."}
+FEW_PROMPTS = {"†": f"fewer than {FEW} prompts: the interval is unreliable."}
 
 
 class ClusteredMean(NamedTuple):

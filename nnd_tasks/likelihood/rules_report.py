@@ -28,6 +28,7 @@ from nnd_tasks.results.paired import find_conflict
 from nnd_tasks.results.runs import Run, check_writers
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Report, make_table
+from nnd_tasks.show.values import write_cell
 from nnd_tasks.significance import judge_differences, paired_difference, permutation_p
 from nnd_tasks.splits import find_source
 from nnd_tasks.statistics import FEW, FEW_PROMPTS
@@ -45,7 +46,7 @@ NEEDS = {
 GAIN = 0.03
 LEGEND = {
     **FEW_PROMPTS,
-    "‡": "all of the gain is on tests whose better text is the longer one, or all where it is the shorter: length will do.",
+    "¶": "all of the gain is on tests whose better text is the longer one, or all where it is the shorter: length will do.",
 }
 
 
@@ -204,17 +205,18 @@ def report_rules(run: Run, names: Sequence[str] = (), amateurs: Sequence[Run] = 
         gains = own.sub(own[BASE], axis=0)
         names = [gains[part].mean().fillna(0).idxmax() for part in (~first, first)]
         own = own.assign(chosen=np.where(first, *(own[name] for name in names)))
-        tables[category], best[category] = weigh(tests[chosen], own), f": {names[0]} / {names[1]}"
+        tables[category], best[category] = weigh(tests[chosen], own), names
     table = judge(pd.concat(tables, names=["category"]).reset_index())
-    table["best"] = table["category"].map(best).where(table["rule"] == "chosen", "")
+    table["best"] = (": " + table["category"].map(best).str.join(" / ")).where(table["rule"] == "chosen", "")
     overall = table[table["category"] == ALL].assign(task=run.task, model=run.model, mean=outcomes[BASE].mean())
     last = overall.iloc[-1]
     return Report(
         f"rules_{run.task}_{run.model}",
         f"{run.task}, {run.model}: rules against the mean per token",
         findings=[
-            f"The best rules of the halves of the sources{last['best']}. Each, read on the other half, passes "
-            f"{100 * last['difference']:+.1f} points (p {last['p']:.3f}) against the mean per token."
+            f"Of these rules, {best[ALL][0]} passes most tests of one half of the sources of prompts, {best[ALL][1]} of the "
+            f"other. Each on the half that did not choose it, they pass {abs(100 * last['difference']):.1f} points "
+            f"{'less' if last['difference'] < 0 else 'more'} than the mean per token (p {write_cell('{p:p}', last)})."
         ],
         tables=[make_table("rules", table)],
         notes=notes,

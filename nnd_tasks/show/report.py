@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: What cells of numbers look like: 0.7§ [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
-_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|of|none|<(?=0\.)|>(?=\d))*")
+_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§¶≠]|to|of|none|<(?=0\.))*")
 
 
 @dataclass(eq=False)

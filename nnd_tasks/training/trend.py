@@ -33,7 +33,7 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import METRIC, WRITER, Run, check_writers
 from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
 from nnd_tasks.significance import LEVEL
-from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
+from nnd_tasks.statistics import FEW, ClusteredMean, effective_tests, wilson
 from nnd_tasks.text import counted
 from nnd_tasks.training.model_tags import (
     PARAMETERS,
@@ -297,7 +297,7 @@ def report_trend(trend: Trend) -> Report:
                 else []
             ),
         ],
-        legend=FEW_PROMPTS,
+        legend={"†": f"fewer than {FEW} prompts, or no spread between them: the interval is unreliable."},
         brief=[make_table(key, table.data[points["category"] == ALL], columns)],
         figures=figures,
         facts={"x": x},

@@ -175,6 +175,7 @@ def test_the_rule_that_tells_is_chosen_on_each_half_and_better_on_the_other(tmp_
     table = report.tables[0].data.set_index(["category", "rule"]).loc["all"]
     best, chosen = table.loc["min_10"], table.loc["chosen"]
     assert chosen["best"] == ": min_10 / min_10"
+    assert "they pass 48.3 points more than the mean per token (p <0.001)" in report.findings[0]
     assert (best["rate"], best["verdict"], best["length"]) == (1, "better", mark)
     assert (chosen["difference"], chosen["p"]) == (best["difference"], best["p"])
     assert run.tests["passed"].mean() == pytest.approx(best["base"]) == pytest.approx(1 - best["difference"])
