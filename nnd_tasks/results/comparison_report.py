@@ -111,8 +111,7 @@ def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame, words: Words =
             worse, better = models if (overall.difference > 0) != words.lower else reversed(models)
             sentence = f"{better} {words.wins} {worse}: {both} ({_describe_difference(overall, words)})."
         else:
-            sentence = f"No difference shown: {both} ({_describe_difference(overall, words)})."
-            sentence += _describe_power(overall, overall.hypotheses, words)
+            sentence = f"No difference shown: {both} ({_describe_difference(overall, words)}).{_describe_power(overall, words)}"
         sentences.append(sentence + by_category)
     not_shown = int((~by_pair["significant"].any()).sum())
     if not near.all():
@@ -170,15 +169,15 @@ def _describe_difference(row: Any, words: Words) -> str:
     return f"{interval}{words.unit}, but p {p}" if row.disagrees else f"{interval}{words.unit}"
 
 
-def _describe_power(row: Any, hypotheses: int, words: Words) -> str:
+def _describe_power(row: Any, words: Words) -> str:
     """What so many prompts can detect, and what a smaller difference needs."""
     if math.isnan(row.mde):
         return ""
     found = "cannot show any difference" if math.isinf(row.mde) else f"can detect {_write(row.mde, words)}{words.unit}"
     sentence = f" {counted(row.prompts, words.prompt)} {found}"
-    if row.prompts >= FEW:  # the spread of fewer prompts is too unsure to plan from
-        aims = [aim for aim in words.aims if aim < row.mde]
-        prompts = needed(row.standard_error, row.prompts, aims[0], hypotheses) if aims else math.inf
+    aims = [aim for aim in words.aims if aim < row.mde]
+    if aims and row.prompts >= FEW:  # the spread of fewer prompts is too unsure to plan from
+        prompts = needed(row.standard_error, row.prompts, aims[0], row.hypotheses)
         if math.isfinite(prompts):
             sentence += f"; {_write(aims[0], words)}{words.unit} would take about {prompts:,.0f}"
     return f"{sentence}."

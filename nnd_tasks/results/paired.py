@@ -398,8 +398,7 @@ def find_conflict(first: Run, second: Run, allow: Iterable[str] = ()) -> str | N
         cut = first if first.truncated else second
         prompts = counted(cut.truncated, "prompt was", "prompts were")
         values = f"{prompts} cut to {cut.model_info['window']} tokens for {cut.model}"
-        smallest = min(one["window"] or math.inf for one in settings)
-        remedy = f"max_length={smallest} in --model_args and compare only these runs"
+        remedy = f"max_length={min(one['window'] or math.inf for one in settings)} in --model_args and compare only these runs"
     can_be_allowed = first.prompt_ids & second.prompt_ids and "data" not in differing
     hint = f", or compare anyway with --allow {','.join(differing)}" if can_be_allowed else ""
     models = " and ".join(f"{run.model} ({run.task})" for run in (first, second))

@@ -138,12 +138,11 @@ class Run:
         self.set = f"{set_name} ({self.protocol.get('config', '?')})"
         self.full_protocol = {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
         self.settings = {key: write_value(value) for key, value in self.full_protocol.items()}
-        everything_fits = not self.truncated and len(self.tests) > 0 and self.tests["passed"].notna().all()
         self.comparison_key = dict(self.full_protocol)
-        if everything_fits:
-            self.comparison_key.pop("overlong", None)
         if self.truncated:
             self.comparison_key["window"] = self.model_info.get("window")
+        elif len(self.tests) > 0 and self.tests["passed"].notna().all():
+            self.comparison_key.pop("overlong", None)
         self.prompt_ids = frozenset(document["cluster_id"] for document in self.documents)
         sample = re.match(r"\d+ of (\d+)", str(self.protocol.get("selection")))  # `nnd_tasks.task.signature.selection`
         self.prompts_in_set = int(sample[1]) if sample else len(self.documents)
