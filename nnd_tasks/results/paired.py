@@ -115,7 +115,7 @@ class Paired:
             self.title += "" if "selection" in self.distinguished_by else f" ({sample})"
             self.notes.append(
                 f"A sample: {sample}. Its rates over all {test}s can be far from "
-                "those of the whole set, as --sample takes categories evenly and --limit takes the first prompts."
+                "those of the whole set: --sample takes categories evenly, --limit the first prompts, --split some sources."
             )
         if self.unshared_tests:
             self.notes.append(

@@ -179,7 +179,10 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
 
 def report_saved(runs: Sequence[Run]) -> Report:
     """List runs, as `list_saved` reads them."""
-    rows = [{**vars(run), "prompts": run.settings.get("selection", "all").partition(" (")[0]} for run in runs]
+    rows = [
+        {**vars(run), "prompts": run.settings.get("split", run.settings.get("selection", "all")).partition(" (")[0]}
+        for run in runs
+    ]
     columns = ["model", "task", "prompts", "date", "file", "is_trial"]
     return Report("runs", "Runs", tables=[make_table("runs", pd.DataFrame(rows, columns=columns).drop_duplicates())])
 

@@ -187,36 +187,42 @@ def _sort_points(points: pd.DataFrame, x: str) -> pd.DataFrame:
 
 
 def read_logs(paths: Sequence[Path]) -> Trend:
-    """Read the pass rates of one training from what `NNDCallback` wrote.
+    """Read the pass rates of trainings from what `NNDCallback` wrote.
 
     Args:
-        paths: the log, or the logs of a training in parts.
+        paths: the log, or the logs of a training in parts; logs that have a step in common are of several trainings, and
+            each has a line of its own.
 
     Raises:
-        NNDError: a line is damaged, two have the same step, or the protocol changed.
+        NNDError: a line is damaged, one log has a step twice, or not all lines have one protocol.
     """
     named = ", ".join(map(str, paths))
-    lines = [line for path in paths for line in read_log(path)]
-    if len({line["step"] for line in lines}) < 2:
+    logs = [read_log(path) for path in paths]
+    steps = [step for log in logs for step in {line["step"] for line in log}]
+    several = len({*steps}) < len(steps)
+    places = [str(path.parent if path.name == LOG_NAME else path.with_suffix("")) for path in paths]
+    families = short_names(places) if several else [""] * len(logs)
+    if len({*steps}) < 2:
         raise NNDError(f"{named}: no such file, or fewer than two evaluations; NNDCallback writes one per line")
     points = pd.DataFrame(
         {
             "task": line["task"],
-            "family": "",
-            "model": f"step {line['step']}",
+            "family": family,
+            "model": f"{family} step {line['step']}".strip(),
             "x": line["step"],
             "signature": line.get("signature") or "",
             "category": category,
             **_read_rate(rate),
             **_read_measures(line.get("measures", {}).get(category, {}), rate["clusters"]),
         }
-        for line in lines
+        for family, log in zip(families, logs, strict=True)
+        for line in log
         for category, rate in line["rates"].items()
     )
     protocols = points["signature"].str.partition(" || ")[0].groupby(points["task"]).nunique()
     changed = protocols.index[protocols > 1]
     if len(changed):
-        raise NNDError(f"{named}: the protocol of {changed[0]} changed during this log; draw the parts separately")
+        raise NNDError(f"{named}: the protocol of {changed[0]} is not the same in all lines; draw those apart")
     samples = " (" + points["signature"].str.extract(_SAMPLE, expand=False) + " prompts)"
     points["task"] += samples.fillna("")
     return Trend(STEP, _sort_points(points, STEP), [])

@@ -128,11 +128,10 @@ def test_a_log_may_have_measures(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: not written by NNDCallback"),
         ([entry(0)], "nnd.jsonl: no such file, or fewer than two evaluations"),
         (
             [entry(0), entry(1, signature="set:s|prompt:q || n")],
-            "the protocol of nnd_demo changed during this log",
+            "the protocol of nnd_demo is not the same in all lines",
         ),
     ],
 )
@@ -140,6 +139,11 @@ def test_a_wrong_line_is_named(lines, message, tmp_path):
     path = log_of(tmp_path / "nnd.jsonl", *lines)
     with pytest.raises(NNDError, match=re.escape(message)):
         read_trend([path])
+
+
+def test_logs_with_a_common_step_are_of_several_trainings(tmp_path):
+    logs = [log_of(tmp_path / f"{name}.jsonl", entry(0), entry(5)) for name in "ab"]
+    assert {*read_trend(logs).points["family"]} == {"a", "b"}
 
 
 def test_logs_and_runs_do_not_mix(tmp_path):
