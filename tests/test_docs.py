@@ -64,14 +64,12 @@ def commands_in(text):
 
 
 @functools.cache
-def command_lines():
-    """Make those of nnd and of lm_eval."""
-    from lm_eval._cli.harness import HarnessCLI
+def command_line():
     from typer.main import get_command
 
     from nnd_tasks.cli import app
 
-    return get_command(app), HarnessCLI()._parser
+    return get_command(app)
 
 
 def parse(words):
@@ -82,7 +80,7 @@ def parse(words):
     """
     before = ["", *words]
     words = [word for i, word in enumerate(words) if word not in ("...", "…") or before[i].startswith("-")]
-    command, of_lm_eval = command_lines()
+    command = command_line()
     path = ["nnd"]
     while hasattr(command, "commands") and words:
         if words[0].startswith("-"):  # an option of the group, of which none takes a value
@@ -92,14 +90,8 @@ def parse(words):
         path.append(words.pop(0))
         assert path[-1] in command.commands, " ".join(path)
         command = command.commands[path[-1]]
-    if path[-1] == "run":  # all but these options goes to lm_eval
-        words = [word for word in words if word != "--no-shared-prefix"]
-        if "--split" in words:
-            place = words.index("--split")
-            del words[place : place + 2]
-        of_lm_eval.parse_args([*([] if words[:1] == ["ls"] else ["run"]), *words])
-    else:
-        command.make_parser(command.context_class(command)).parse_args(words)
+    words = [word + "=true" * (word == "--apply_chat_template") for word in words]  # its value may be left out
+    command.make_parser(command.context_class(command)).parse_args(words)
 
 
 @pytest.mark.parametrize("page", [*FIRST, *PAGES], ids=lambda page: page.name)

@@ -121,3 +121,5 @@ def test_the_command_says_it_and_sets_its_status(nnd, sent):
     (sent / "_recipe").write_text("a: &x 1\nb: *x\n", encoding="utf-8")
     assert nnd("check", sent, "-o", sent / "report").status == 2
     assert "recipe_invalid" in (sent / "report").read_text("utf-8")
+    (sent / "a.csv").touch()
+    assert "a.csv: is a table, of which nnd new NAME" in nnd("check", sent / "a.csv").err
