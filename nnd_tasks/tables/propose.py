@@ -404,16 +404,19 @@ def check_raters(table: pd.DataFrame, recipe: Recipe) -> None:
     parent, _, field = (recipe.rater or "").rpartition(".")
     for column in (recipe.label, recipe.score, recipe.winner, *recipe.attribute.values()):
         other = (column or "").rpartition(".")[0]
+        pairs: list[tuple[Any, Any]] = []
         with suppress(NNDError):
-            raters = take_column(table, f"{other}.{field}", each=True) if parent and other else ()
-            if len(raters) and [*raters] != [*take_column(table, f"{parent}.{field}", each=True)]:
-                break
-    else:
-        return
-    raise NNDError(
-        f"{table[PATH].iat[0]}: {other}.{field} names other raters than {recipe.rater}, or in another order; make a row of each "
-        "judgement in prepare.py"
-    )
+            lists = (take_column(table, f"{name}.{field}", each=True) for name in (parent, other))
+            cells = zip(*lists, strict=True) if parent and other else ()
+            pairs = [
+                *chain(*(zip(*both, strict=False) for both in cells if all(isinstance(cell, list) for cell in both)))
+            ]
+        differing = {str(name) for own, name in pairs if name is not None and name != own}
+        if differing & {str(own) for own, _ in pairs}:
+            raise NNDError(
+                f"{table[PATH].iat[0]}: {other}.{field} names other raters than {recipe.rater}, or in another order; make a row "
+                "of each judgement in prepare.py"
+            )
 
 
 def check_enough(recipe: Recipe, table: pd.DataFrame) -> None:

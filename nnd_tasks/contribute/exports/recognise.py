@@ -62,9 +62,7 @@ def find_kind(
     """
     first = next(iter(files.values()))
     if systems or raters:
-        if first.suffix.lower() in _SHEETS and _recognise(
-            "two_headers", [cells for _, cells in islice(read_cells(first), 3)]
-        ):
+        if first.suffix.lower() in _SHEETS and _recognise_headers(first):
             raise NNDError(
                 f"{first}: its header is two rows; leave out --system and --rater, or write one, such as 'A score'"
             )
@@ -75,8 +73,7 @@ def find_kind(
     if first_files.keys() == {".xml"}:
         return _make_kind("appraise_ranking", ["its ending, .xml"], files, first_files[".xml"])
     for ending in {*first_files} & {*_SHEETS}:
-        fields = _recognise("two_headers", [cells for _, cells in islice(read_cells(files[first_files[ending]]), 3)])
-        if fields:
+        if fields := _recognise_headers(files[first_files[ending]]):
             return _make_kind("two_headers", fields, files, first_files[ending])
     heads = {
         name: [*islice(read_records(files[name], recipe.encoding, 2 * _HEAD), _HEAD)] for name in first_files.values()
@@ -100,6 +97,27 @@ def _check_owners(records: Iterable[Record], owners: Mapping[str, Sequence[str]]
         for name in names:
             if not any(wide.take(column, names)[0] == name for column in columns):
                 raise NNDError(f"{option} {name}: no column is called so; there are: {some_of(columns, 40, str)}")
+
+
+def _recognise_headers(path: Path) -> list[str]:
+    """Recognise a header of two rows; raise NNDError where it has three, as a pivot table of pandas."""
+    rows = [cells for _, cells in islice(read_cells(path), 3)]
+    if len(rows) == 3:
+        index = sum(cell != "" for cell in rows[2])  # columns of the index, which the third row names
+        over = [*rows[0][:index], *rows[1][:index]]
+        levels, below = rows[0][index:], rows[2][index:]
+        if (
+            below
+            and not any(below)
+            and all(rows[1][index:])
+            and 2 * over.count("") >= len(over) > 0
+            and len({*levels} - {""}) < len(levels)
+        ):
+            raise NNDError(
+                f"{path}: its header is three rows, as of a pivot table of pandas; write one: table.columns = "
+                "['_'.join(names) for names in table.columns], then table.reset_index().to_csv(...)"
+            )
+    return _recognise("two_headers", rows)
 
 
 def _recognise(name: str, records: Sequence[object]) -> list[str]:
