@@ -117,7 +117,10 @@ def test_markdown_has_all_and_keeps_texts_from_being_markup():
     signature = "- m-a: model:m-a\\|shots:0"
     assert text.splitlines()[-1] == signature
     assert signature not in forms.to_markdown(make_report(), files=False)
-    assert '<li><span class="whole">m-a:</span> <span class="whole">model:m-a|</span><wbr>shots:0</li>' in forms.to_html([make_report()])
+    assert (
+        '<li><span class="whole">m-a:</span> <span class="whole">model:m-a|</span><wbr>shots:0</li>'
+        in forms.to_html([make_report()])
+    )
     assert "‡" not in text, "a mark that stands nowhere is not explained"
     assert "|---|---:|---:|---:|" in text
 
