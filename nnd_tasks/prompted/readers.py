@@ -25,7 +25,7 @@ from nnd_tasks.statistics import FEW, ClusteredMean, summarize_rate
 
 #: Readers that write their verdict: their ties are frequent, so that guessing passes far fewer than half of the tests.
 IN_WRITING = ("judge", "rating")
-#: Share of choices that the order decides, above which a reader hardly reads.
+#: Share of choices that the order decides, or of tests of which no answer can be read, above which a reader hardly reads.
 _MOSTLY = 0.9
 #: What may differ between readers of one model.
 _ALLOWED = ("reader", "questions", "prompt", "generation")
@@ -156,6 +156,7 @@ def _checks(paired: Paired, credit: np.ndarray[Any, np.dtype[np.float64]]) -> It
                 gain = paired_difference(alone, passed, tests)
             verdict = "above chance" if rate.low > 0.5 else "below chance" if rate.high < 0.5 else "at chance"
             verdict += ", by one letter" if means["flips"] > _MOSTLY else ""
+            verdict = "mostly unread" if means["tests_unread"] > _MOSTLY else verdict
             gains = {f"gain_{name}": value for name, value in gain._asdict().items()}
             yield {"category": category, "reader": run.model, **rate._asdict(), "verdict": verdict, **means, **gains}
 

@@ -103,6 +103,9 @@ def test_ties_of_what_is_judged_in_writing_count_half_where_readers_are_compared
     }
     assert found["checks"].loc["judge", [*expected]].to_dict() == pytest.approx(expected)
     assert np.isnan(found["checks"]["tests_unread"]["writer"])
+    for document in judge.documents:
+        document["scores"] = [{}] * len(document["scores"])
+    assert tables(read_by("writer"), judge)["checks"]["verdict"]["judge"] == "mostly unread"
 
 
 def test_runs_without_the_context_scored_have_no_gain():
