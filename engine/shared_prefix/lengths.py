@@ -187,10 +187,15 @@ class TokenCounter(BaseCounter):
             raise
         except Exception as error:  # transformers raises many kinds
             if tokenizer is None and why_no_config:
+                hint = (
+                    "is the GGUF file there, and whole?"
+                    if metadata.get("gguf_file")
+                    else f"name a folder that holds both, or a model of the hub; of a GGUF file: --model {LLAMACPP}, or "
+                    "pretrained=FOLDER,gguf_file=FILE"
+                )
                 raise ModelError(
                     f"the model {_name(model)} cannot be loaded: it has neither a model config nor a tokenizer "
-                    f"({why_no_config}); name a folder that holds both, or a model of the hub; of a GGUF file: "
-                    f"--model {LLAMACPP}, or pretrained=FOLDER,gguf_file=FILE"
+                    f"({why_no_config}); {hint}"
                 ) from error
             raise ModelError(
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "

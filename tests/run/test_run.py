@@ -110,6 +110,7 @@ CASES = dict(
 --model hf --model_args pretrained= => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
 --model hf => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
 --model hf --model_args pretrained={tmp} => the model {tmp} cannot be loaded: it has neither a model config nor a
+--model hf --model_args pretrained={tmp},gguf_file=file => is the GGUF file there, and whole?
 --model hf --model_args pretrained={tmp}/no => {tmp}/no: there is no such model or tokenizer folder
 --model dummy => Add tokenizer=NAME_OR_FOLDER to --model_args
 --samples '{"nnd_dmeo": [1]}' => samples: no task 'nnd_dmeo' is run; did you mean 'nnd_demo'?
