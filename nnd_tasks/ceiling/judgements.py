@@ -6,7 +6,6 @@ in each row.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -17,19 +16,14 @@ from nnd_tasks.ceiling.ceiling import list_ceilings
 from nnd_tasks.sets.pair import Judged, read_pairs
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.tables.cells import list_items
-from nnd_tasks.tables.propose import group_spellings
-from nnd_tasks.text import counted, some_of
+from nnd_tasks.tables.doubts import find_doubtful_names, find_odd_raters, find_spaced_copies
+from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.build import BuiltSet
 
 #: Columns of a judgement that are texts.
 _TEXTS = ("context_id", "cluster_id", "candidate", "attribute", "category", "panel", "rater")
-#: Names of what is no rater, but sums several up.
-_SUMS = re.compile(
-    r"(all|av(g|erage)|mean|median|sum|total|majority|consensus|adjudicat(ed|or|ion)|gold|final|aggregated?)([\W_].*)?",
-    re.IGNORECASE,
-)
 
 
 def add_judgements(
@@ -54,7 +48,7 @@ def add_judgements(
         built.notes += [
             *find_repeats(judgements, rule, errors="spans" in rows),
             *find_doubtful_names(judgements["rater"]),
-            *find_space_twins(judgements["candidate"]),
+            *find_spaced_copies(judgements["candidate"]),
             *find_odd_raters(judgements),
         ]
     by_rater = judgements.assign(unit=number_units(judgements)).drop_duplicates(["unit", "rater", "place"])
@@ -88,49 +82,6 @@ def find_repeats(judgements: pd.DataFrame, rule: Rule, *, errors: bool) -> list[
         f"{counted(int(again.sum()), 'row')} in which a rater judges a text again, first {first['rater']!r} of "
         f"{first['candidate'][:60]!r}; the rows of one rater are one vote: their mean, or their most frequent label"
     ]
-
-
-def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
-    """Write notes where several names of raters may be of one person, one name of several, and where some have none."""
-    names = sorted({*raters} - {""})
-    twins = group_spellings(names, r"\.0$|^0+(?=.)|[\W_]+(?=\w)")
-    joined = [name for name in names if len(parts := re.split(r"\s*[;,|/&+]\s*", name)) > 1 and {*parts} <= {*names}]
-    notes = []
-    if twins:
-        notes.append(f"{some_of(twins[0])} count as several raters; if they are one person, write the name in one way")
-    if joined:
-        notes.append(f"{joined[0]!r} counts as one rater; if it is several persons, write a list, or a row for each")
-    if sums := [*filter(_SUMS.fullmatch, names)]:
-        notes.append(f"{some_of(sums)} counts as a rater; if it sums others up: --leave-out 'COLUMN={sums[0]}'")
-    if unnamed := int((raters == "").sum()) * bool(names):
-        notes.append(
-            f"{counted(unnamed, 'judgement')} without a rater's name, each of which counts as another person's"
-        )
-    return notes
-
-
-def find_space_twins(candidates: pd.Series[str]) -> list[str]:
-    """Write a note where texts are other candidates than those of other raters for white space alone."""
-    texts = {*candidates}
-    twins = len(texts) - len({" ".join(text.split()) for text in texts})
-    many = f"{counted(twins, 'text')} with other white space than another"
-    return [f"{many}: each is judged apart; write it in one way in the file if they are the same"] if twins else []
-
-
-def find_odd_raters(judgements: pd.DataFrame) -> list[str]:
-    """Write a note on each named rater who uses no label of another's, or another scale of scores."""
-    notes = []
-    for _, judged in judgements[judgements["rater"] != ""].groupby("attribute"):
-        said = judged.groupby("rater")[judged.columns[-1]].agg(set)
-        for rater, own in said.items() if len(said) > 1 else ():
-            others = set.union(*said.drop(rater))
-            if "label" in judged and own.isdisjoint(others) and len(own) > 1:
-                notes.append(f"{rater!r} says {some_of(sorted(own))}, and no other rater does; is it another scale?")
-            if "label" not in judged and max(own) > 3 * max(others) > 0:
-                notes.append(
-                    f"{rater!r} gives up to {max(own):g}, all others up to {max(others):g}; is it another scale?"
-                )
-    return notes
 
 
 def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pd.DataFrame | None:

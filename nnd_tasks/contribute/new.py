@@ -23,16 +23,15 @@ from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.show.console import say
 from nnd_tasks.store import dataset_folder, user_tasks_dir
 from nnd_tasks.tables.cells import FILE, FOLDER, KEY, PATH, SHEET, take_column
+from nnd_tasks.tables.contents import COLUMN_NAMES
 from nnd_tasks.tables.decode import strip_ending
+from nnd_tasks.tables.doubts import find_doubtful_values, find_unused_raters
 from nnd_tasks.tables.propose import (
-    COLUMN_NAMES,
     check_enough,
     check_raters,
     drop_shared,
     find_columns,
-    find_doubtful_values,
     find_unused,
-    find_unused_raters,
     propose_pairs,
     propose_roles,
 )

@@ -66,7 +66,7 @@ def report(
         from nnd_tasks.page.hub_results import list_hub_results
 
         write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select)[0])), hint="name a file with --hub")
-        say(f"written: {hub}")
+        say(f"written: {hub}; its dataset ids are repositories of the hub: change those that have another name there")
         return
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report

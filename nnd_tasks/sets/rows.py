@@ -32,7 +32,7 @@ from nnd_tasks.tables.cells import (
     traces_of,
     unpack,
 )
-from nnd_tasks.tables.propose import find_doubtful
+from nnd_tasks.tables.doubts import find_doubtful
 from nnd_tasks.tables.read import Progress, check_reading, forget_table, read_table
 from nnd_tasks.tables.roles import (
     FIELD,

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_yaml
 from nnd_tasks.show.values import is_missing
 from nnd_tasks.tables.cells import (
-    FILE,
-    KEY,
     PATH,
-    ROW,
     as_number,
-    list_items,
     render,
     split_column,
     take_column,
     texts_of_nobody,
     unpack,
+)
+from nnd_tasks.tables.contents import (
+    COLUMN_NAMES,
+    MOST_VALUES,
+    NAMES,
+    holds_something,
+    list_fields,
+    list_file_columns,
+    name_columns,
+    take_cells,
+    take_fields,
+    take_items,
 )
 from nnd_tasks.tables.read import named_columns
 from nnd_tasks.tables.spans import read_items
@@ -36,38 +41,16 @@ from nnd_tasks.text import some_of
 if TYPE_CHECKING:
     from nnd_tasks.sets.recipe import Recipe
 
-COLUMN_NAMES = read_yaml(Path(__file__).with_name("column_names.yaml"))
-#: Role -> names of columns that are taken for it where no option says it, the likelier first.
-NAMES: Mapping[str, Sequence[str]] = COLUMN_NAMES["roles"]
 #: Keys of the positions of error spans, as files call them.
 _SPAN_KEYS: Sequence[Sequence[str]] = COLUMN_NAMES["spans"]
-#: What a column of judgements has at most: distinct values, and characters of one.
-_MOST_VALUES, _LONGEST_VALUE = 8, 20
-_COMPARED_ROWS = 1000  # rows in which columns are compared
+#: Characters that a value of a column of judgements has at most.
+_LONGEST_VALUE = 20
 _MOST_COLUMNS = 500  # of a table in which two columns of texts are looked for
-
-
-def _columns_of(table: pd.DataFrame) -> list[str]:
-    """The columns of a file itself; of rows of a ``prepare.py`` without the place of each."""
-    places = (PATH, ROW, FILE, KEY) if ROW in table else (PATH, "where")
-    return [name for name in table.columns if name not in places]
-
-
-def _columns_by_name(table: pd.DataFrame) -> dict[str, str]:
-    """Name in small letters -> column of a file; ``Input.question`` is also called ``question``, if no other column is.
-
-    ``Worker ID`` and ``worker_id`` are also called ``workerid``.
-    """
-    names = {name.casefold(): name for name in _columns_of(table)}
-    last = [re.split("[.:]", name.casefold())[-1] for name in names.values()]  # INPUT:question of Toloka
-    short = {word: name for word, name in zip(last, names.values(), strict=True) if last.count(word) == 1}
-    joined = {re.sub(r"[\s_-]", "", word): name for word, name in (short | names).items()}
-    return joined | short | names
 
 
 def find_columns(keys: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
     """Find the columns that keys name by the last part of their names: ``best`` is that of ``Answer.best``."""
-    short = _columns_by_name(table)
+    short = name_columns(table)
 
     def find(name: str) -> str:
         return name if split_column(table, name)[0] else short.get(name.casefold(), name)
@@ -79,7 +62,7 @@ def find_columns(keys: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]
 
 def propose_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     """Role -> the column that is called so, of roles that the user did not name."""
-    columns = _columns_by_name(table)
+    columns = name_columns(table)
     used = {*recipe.attribute.values(), *(getattr(recipe, role) for role in NAMES)}
     named: dict[str, Any] = {}
     for role, names in NAMES.items():
@@ -122,19 +105,19 @@ def find_unused(table: pd.DataFrame, recipe: Recipe) -> list[str]:
     """Find the columns of a file that a recipe gives no role."""
     named = named_columns(recipe)
     used = {split_column(table, name)[0] for name in named} - {""}
-    parts = [f"{name}.{field}" for name in sorted(used - {*named}) for field in _fields_of(_items_of(table, name))]
+    parts = [f"{name}.{field}" for name in sorted(used - {*named}) for field in list_fields(take_items(table, name))]
     parts = [part for part in parts if not any(f"{name}.".startswith(f"{part}.") for name in named)]
-    return [*(name for name in _columns_of(table) if name not in used), *parts]
+    return [*(name for name in list_file_columns(table) if name not in used), *parts]
 
 
 def _find_only_answer(table: pd.DataFrame) -> str | None:
     """The only column ``answer.NAME``, as exports of annotation tools have one for each question."""
-    answers = [name for name in _columns_of(table) if name.casefold().startswith("answer.")]
+    answers = [name for name in list_file_columns(table) if name.casefold().startswith("answer.")]
     return answers[0] if len(answers) == 1 else None
 
 
 def _are_numbers(table: pd.DataFrame, column: str, recipe: Recipe) -> bool:
-    return all(as_number(cell, recipe, texts_of_nobody(recipe)) is not None for cell in _cells_of(table, column))
+    return all(as_number(cell, recipe, texts_of_nobody(recipe)) is not None for cell in take_cells(table, column))
 
 
 def _looks_like_rank(table: pd.DataFrame, recipe: Recipe) -> bool:
@@ -158,170 +141,28 @@ def _looks_like_rank(table: pd.DataFrame, recipe: Recipe) -> bool:
 
 def _find_left_out(table: pd.DataFrame, used: Collection[str]) -> dict[str, list[str]]:
     """Find the columns in which a tool says what became of a row -> those of their values that are no judgement."""
-    status = {name: COLUMN_NAMES["status"].get(name.casefold(), ()) for name in _columns_of(table) if name not in used}
-    values = {name: {str(cell).strip() for cell in _cells_of(table, name)} for name, words in status.items() if words}
-    for name, cells in _take_fields(table, used).items():
+    status = {
+        name: COLUMN_NAMES["status"].get(name.casefold(), ()) for name in list_file_columns(table) if name not in used
+    }
+    values = {name: {str(cell).strip() for cell in take_cells(table, name)} for name, words in status.items() if words}
+    for name, cells in take_fields(table, used).items():
         status[name] = COLUMN_NAMES["status"].get(name.casefold().rpartition(".")[2], ())
         values[name] = {*cells}
     found = {name: sorted(v for v in values[name] if v.casefold() in status[name]) for name in values}
     return {name: words for name, words in found.items() if words}
 
 
-def _take_fields(table: pd.DataFrame, used: Iterable[str | None]) -> dict[str, list[str]]:
-    """Take the texts in each field of the lists of objects that used columns lead into: ``responses.status``."""
-    roots = {root for name in used if name for root, path in [split_column(table, name)] if root and path}
-    fields: dict[str, list[str]] = {}
-    for root in sorted(roots):
-        for item in chain(*(cell for cell in map(unpack, table[root]) if isinstance(cell, (list, tuple)))):
-            for field, value in item.items() if isinstance(item, Mapping) else ():
-                if isinstance(value, (str, bool)):
-                    fields.setdefault(f"{root}.{field}", []).append(str(value).strip())
-    return fields
-
-
-def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
-    """Find columns that the recipe does not name -> values that may say that a row is no judgement -> rows that are used."""
-    used, named, found = table[table["exclusion"] == ""], named_columns(recipe), {}
-    columns = ((name, map(str, used[name])) for name in _columns_of(used) if name not in named)
-    for name, cells in chain(columns, _take_fields(used, named).items()):
-        counts = Counter(map(str.strip, cells))
-        if len(counts) <= _MOST_VALUES:
-            words = {*COLUMN_NAMES["doubtful"]}
-            said = _plain(name.rpartition(".")[2]).removeprefix("is ")
-            yes = COLUMN_NAMES["yes"] if said in words | {*COLUMN_NAMES["doubtful_if_yes"]} else ()
-            no = COLUMN_NAMES["no"] if said in COLUMN_NAMES["doubtful_if_no"] else ()
-            found[name] = {value: n for value, n in counts.items() if _plain(value) in {*words, *yes, *no}}
-    return {name: values for name, values in found.items() if values}
-
-
-def find_doubtful_values(table: pd.DataFrame, recipe: Recipe) -> list[str]:
-    """Write notes on labels and scores that may say that nobody judged, such as ``skip`` and -99."""
-    columns = [*filter(None, (recipe.label, recipe.score)), *recipe.attribute.values()]
-    distinct = [{id(cell): cell for cell in take_column(table, column, each=True)} for column in columns]
-    cells = [*filter(_holds_something, chain(*map(list_items, chain(*(cells.values() for cells in distinct)))))]
-    notes = []
-    if recipe.by_label:
-        labels = {str(cell).strip() for cell in cells if not isinstance(cell, bool)} - {
-            *recipe.better,
-            *recipe.ignore,
-            *(recipe.missing or ()),
-        }
-        doubtful = [label for label in sorted(labels) if label.casefold() in COLUMN_NAMES["unjudged"]]
-        notes = [
-            f"{some_of(several)} count as several labels; if they are one, write it in one way"
-            for several in group_spellings({*labels, *recipe.better}, r"[\s_.!\u200b\ufeff]+")
-        ]
-    else:
-        read = (as_number(cell, recipe, texts_of_nobody(recipe)) for cell in cells)
-        numbers = sorted({number for number in read if number is not None and not math.isnan(number)})
-        low, high = numbers[:2], numbers[-2:]
-        below = len(numbers) > 2 and low[0] < 0 <= low[1] and high[1] > 1
-        above = len(numbers) > 2 and high[1] in (99, 999, 9999) and high[1] > 2 * high[0]
-        doubtful = [f"{number:g}" for number in (*low[:below], *high[2 - above :])]
-    return notes + [
-        f"{value!r} counts as a judgement; if it says that nobody judged: --missing='{value}'" for value in doubtful
-    ]
-
-
-def group_spellings(names: Iterable[str], between: str) -> list[list[str]]:
-    """Group the names that are equal but for case and what a pattern matches; those that stand alone are left out."""
-    spelled: dict[str, list[str]] = {}
-    for name in sorted(names):
-        spelled.setdefault(re.sub(between, "", name.casefold()), []).append(name)
-    return [several for several in spelled.values() if len(several) > 1]
-
-
-def find_unused_raters(table: pd.DataFrame, recipe: Recipe, unused: Sequence[str]) -> list[str]:
-    """Write notes on columns that nobody uses, and that may be of raters, or part what is not to be compared."""
-    columns, notes = _columns_by_name(table), []
-    named = [columns.get(called) for called in (*NAMES["rater"], *COLUMN_NAMES["raters"])]
-    persons = [name for name in unused if name in named and not table[name].equals(table.get(recipe.rater))]
-    if persons:
-        notes.append(
-            f"{persons[0]} not used, though called as a rater; if it names the persons: --rater {persons[0]!r}"
-        )
-    judged = recipe.score or recipe.label or recipe.winner or ""
-    called = [name for name in unused if judged and judged.casefold() in name.casefold()]
-    if not recipe.rater and (alike := called or _find_alike(table, recipe, judged, unused)):
-        raters = ",".join([judged, *alike] if called else alike)
-        notes.append(
-            f"{some_of(alike, 4, str)} not used, though like {judged!r}; if each is of another rater: --rater '{raters}'"
-        )
-    for used in [column for _, column in recipe.list_columns() if column in table]:
-        empty = _is_empty(table[used])
-        blank = {name: _is_empty(table[name]) for name in unused if name in table and empty.any()}
-        others = [name for name, cells in blank.items() if cells[~empty].all() and not cells.all()]
-        notes += [
-            f"{name} not used, though it fills cells where {used!r} is empty; if it is the same, give both one name"
-            for name in others
-        ]
-    for name in [name for name in unused if name in [columns.get(called) for called in COLUMN_NAMES["languages"]]]:
-        both = table.filter([recipe.context, name]).astype(str).drop_duplicates()
-        if not recipe.pairs and both.duplicated(recipe.context).any():
-            notes.append(
-                f"texts of several {name} are compared; if they should not be: --group '{recipe.context},{name}'"
-            )
-    return notes
-
-
-def _find_alike(table: pd.DataFrame, recipe: Recipe, judged: str, unused: Sequence[str]) -> list[str]:
-    """Find columns of labels that are those of a column, or of numbers that its own always lie between, as a mean does."""
-    if judged not in table:
-        return []
-    head, unused = table.head(_COMPARED_ROWS), [name for name in unused if name in table]
-    numbers = {
-        name: [as_number(cell, recipe, texts_of_nobody(recipe)) for cell in head[name]] for name in (judged, *unused)
-    }
-    if None in numbers[judged]:
-        labels = {name: {str(cell).strip() for cell in _cells_of(head, name)} for name in numbers}
-        return [name for name in unused if len(labels[name]) <= _MOST_VALUES and len(labels[name] & labels[judged]) > 1]
-    others = pd.DataFrame({name: numbers[name] for name in unused if None not in numbers[name]}).dropna(
-        axis=1, how="all"
-    )
-    scores = pd.Series(numbers[judged], dtype=float)
-    between = others.min(axis=1).le(scores) & others.max(axis=1).ge(scores)
-    return [*others] if others.shape[1] > 1 and between[scores.notna()].all() else []
-
-
-def _plain(name: str) -> str:
-    """A name in small letters, its words apart: ``_Attention-Check`` is ``attention check``."""
-    return re.sub(r"[\W_]+", " ", name.casefold()).strip()
-
-
 def _describe_columns(table: pd.DataFrame) -> str:
     """The columns of a file, with their values where they are few and short, as those of judgements are."""
     described = []
-    for name in _columns_of(table):
-        cells = _cells_of(table, name)
+    for name in list_file_columns(table):
+        cells = take_cells(table, name)
         values = sorted({f"{cell:g}" if isinstance(cell, float) else str(cell).strip() for cell in cells})
-        few = 1 < len(values) <= _MOST_VALUES and max(map(len, values)) <= _LONGEST_VALUE
+        few = 1 < len(values) <= MOST_VALUES and max(map(len, values)) <= _LONGEST_VALUE
         few = few and not any(isinstance(cell, (dict, list)) for cell in cells)
-        inside = values if few else [f"{name}.{field}" for field in _fields_of(_items_of(table, name))]
-        described.append(f"{name} ({some_of(inside, _MOST_VALUES, str)})" if inside else name)
+        inside = values if few else [f"{name}.{field}" for field in list_fields(take_items(table, name))]
+        described.append(f"{name} ({some_of(inside, MOST_VALUES, str)})" if inside else name)
     return some_of(described, 40, str)
-
-
-def _fields_of(cells: Iterable[Any]) -> list[str]:
-    """The fields of objects among cells."""
-    return [*dict.fromkeys(chain(*(cell for cell in map(unpack, cells) if isinstance(cell, Mapping))))]
-
-
-def _cells_of(table: pd.DataFrame, column: str) -> list[Any]:
-    """The cells of a column that hold something; those that are one object, as equal texts of a file are, once."""
-    return [*filter(_holds_something, {id(cell): cell for cell in table[column]}.values())]
-
-
-def _items_of(table: pd.DataFrame, column: str) -> Iterable[Any]:
-    """What the cells of a column hold, and each item of a list."""
-    return chain(*map(list_items, _cells_of(table, column)))
-
-
-def _is_empty(cells: pd.Series[Any]) -> pd.Series[bool]:
-    return cells.isna() | cells.eq("")
-
-
-def _holds_something(cell: Any) -> bool:
-    return not is_missing(cell) and bool(str(cell).strip())
 
 
 def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
@@ -329,7 +170,7 @@ def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
     column = next(iter(recipe.attribute.values()))
     if len(recipe.attribute) > 1 or column not in table:
         return False
-    cells = [str(cell).strip() for cell in _cells_of(table, column)]
+    cells = [str(cell).strip() for cell in take_cells(table, column)]
     if recipe.by_label:
         return not {*cells} & {*recipe.better}
     numbers = [as_number(cell, recipe, ()) for cell in cells]
@@ -363,7 +204,7 @@ def propose_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any
     """The columns of pairs that are called so, where the user did not name the columns of single texts."""
     if any((recipe.candidate, recipe.label, recipe.score, recipe.rules)):
         return {}
-    columns = _columns_by_name(table)
+    columns = name_columns(table)
     roles = {role: options.get(role) or columns.get(role) for role in ("chosen", "rejected")}
     if not ({"pair", "winner", "winners"} & {*options} or None in roles.values()):
         return {role: column for role, column in roles.items() if role not in options}
@@ -383,14 +224,14 @@ def propose_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any
 
 def _find_sides(table: pd.DataFrame, recipe: Recipe) -> dict[tuple[str, str], float]:
     """Two columns of texts whose names differ in one word, such as a and b -> the mean length of their cells."""
-    names = _columns_of(table) if table.shape[1] < _MOST_COLUMNS else []
+    names = list_file_columns(table) if table.shape[1] < _MOST_COLUMNS else []
     words = {name: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name) for name in names}
     by_words = {tuple(map(str.casefold, parts)): name for name, parts in words.items()}
     sides = {}
     for parts, first in by_words.items():
         for i, word in enumerate(parts):
             second = by_words.get((*parts[:i], COLUMN_NAMES["sides"].get(word, ""), *parts[i + 1 :]))
-            cells = [*filter(_holds_something, chain(table[first], table[second]))] if second else []
+            cells = [*filter(holds_something, chain(table[first], table[second]))] if second else []
             if second and any(as_number(cell, recipe, ()) is None for cell in cells):
                 sides[first, second] = sum(len(str(cell)) for cell in cells) / len(cells)
     return sides
@@ -434,8 +275,8 @@ def check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
         raise NNDError(f"{table[PATH].iat[0]}: name the column {hint}; there are: {_describe_columns(table)}")
     if column not in table:
         return
-    cells = [cell for cell in _items_of(table, column) if not is_missing(cell)]
-    if fields := _fields_of(cells):
+    cells = [cell for cell in take_items(table, column) if not is_missing(cell)]
+    if fields := list_fields(cells):
         raise NNDError(
             f"{table[PATH].iat[0]}: column {column!r} holds objects of {some_of(fields, 12, str)}; name one of these with a dot, "
             f"{column}.{fields[0]}, or if they are raters or systems, all of them: --rater {','.join(fields)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.tables.propose import NAMES
+from nnd_tasks.tables.contents import NAMES
 from nnd_tasks.tables.read import read_sheets
 
 FILES = "*"

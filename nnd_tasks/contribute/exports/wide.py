@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from nnd_tasks.tables.cells import unpack
-from nnd_tasks.tables.propose import NAMES
+from nnd_tasks.tables.contents import NAMES
 from nnd_tasks.tables.read import read_records
 
 FILES = "*"
