@@ -9,6 +9,7 @@ from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.contribute.check.rules import Severity
 from nnd_tasks.store import tasks_dir
 from tests.contribute.made import NAME, Made
+from tests.conftest import DEMO_ANNOTATIONS
 from tests.sets.tables import read_arguments
 
 ARGUMENTS = read_arguments(__file__)
@@ -121,5 +122,4 @@ def test_the_command_says_it_and_sets_its_status(nnd, sent):
     (sent / "_recipe").write_text("a: &x 1\nb: *x\n", encoding="utf-8")
     assert nnd("check", sent, "-o", sent / "report").status == 2
     assert "recipe_invalid" in (sent / "report").read_text("utf-8")
-    (sent / "a.csv").touch()
-    assert "a.csv: is a table, of which nnd new NAME" in nnd("check", sent / "a.csv").err
+    assert "is a table, of which nnd new NAME" in nnd("check", DEMO_ANNOTATIONS).err

@@ -95,7 +95,7 @@ def entry(step, task="nnd_demo", **changes):
 
 
 def log_of(path, *entries):
-    path.write_text("".join((item if isinstance(item, str) else json.dumps(item)) + "\n" for item in entries))
+    path.write_text("".join(json.dumps(item) + "\n" for item in entries))
     return path
 
 
