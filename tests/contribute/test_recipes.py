@@ -8,8 +8,8 @@ import yaml
 from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.contribute.check.rules import Severity
 from nnd_tasks.store import tasks_dir
-from tests.contribute.made import NAME, Made
 from tests.conftest import DEMO_ANNOTATIONS
+from tests.contribute.made import NAME, Made
 from tests.sets.tables import read_arguments
 
 ARGUMENTS = read_arguments(__file__)
