@@ -57,7 +57,7 @@ def next_release(session: nox.Session) -> None:
         ]
         constraints = pathlib.Path(session.create_tmp(), "constraints.txt")
         constraints.write_text("\n".join(pins))
-        session.install("--constraint", str(constraints), "torch", "lm-eval[hf]==0.5.0.dev1", *OURS)
+        session.install("--constraint", str(constraints), "torch", "lm-eval[hf,api]==0.5.0.dev1", *OURS)
     run_in_main(session, "tests/next", NND_TEST_NEXT=find_python(session))
 
 
