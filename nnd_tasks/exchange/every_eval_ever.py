@@ -46,11 +46,12 @@ def write_records(runs: Sequence[Run], folder: Path) -> None:
         identity = hashlib.sha256(f"{run.line} {run.date}".encode()).digest()
         path = f"data/nnd-tasks/{name}/{UUID(bytes=identity[:16], version=4)}"
         library = {"name": "lm_eval", "version": str(run.environment.get("lm_eval", "unknown"))}
+        signature = re.sub(r"(?<=:)/[^|]*/", "", run.line)  # without the folders of this machine
         record = {
             **fixed["record"],
             "evaluation_id": evaluation_id,
             "retrieved_timestamp": now,
-            "eval_library": {**library, "additional_details": {"nnd_tasks": __version__, "signature": run.short_line}},
+            "eval_library": {**library, "additional_details": {"nnd_tasks": __version__, "signature": signature}},
             "model_info": {"name": run.model, "id": name, "additional_details": fixed["model_details"]},
             "evaluation_results": results,
             "detailed_evaluation_results": {

@@ -180,7 +180,12 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
 def report_saved(runs: Sequence[Run]) -> Report:
     """List runs, as `list_saved` reads them."""
     rows = [
-        {**vars(run), "prompts": run.settings.get("split", run.settings.get("selection", "all")).partition(" (")[0]}
+        {
+            **vars(run),
+            "prompts": f"{run.settings.get('split', '')} {run.settings.get('selection', 'all')}".partition(" (")[
+                0
+            ].strip(),
+        }
         for run in runs
     ]
     columns = ["model", "task", "prompts", "date", "file", "is_trial"]

@@ -85,7 +85,7 @@ def read_trend(
     select: Sequence[str] = (),
     **fields: Any,
 ) -> Trend:
-    """Read pass rates against a number, from runs or from the logs of one training.
+    """Read pass rates against a number, from runs or from the logs of trainings.
 
     Args:
         paths: folders and files as for `read_results`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
@@ -190,19 +190,19 @@ def read_logs(paths: Sequence[Path]) -> Trend:
     """Read the pass rates of trainings from what `NNDCallback` wrote.
 
     Args:
-        paths: the log, or the logs of a training in parts; logs that have a step in common are of several trainings, and
-            each has a line of its own.
+        paths: the log, or the logs of a training in parts; logs that have a task at one step in common are of several
+            trainings, and each has a line of its own.
 
     Raises:
         NNDError: a line is damaged, one log has a step twice, or not all lines have one protocol.
     """
     named = ", ".join(map(str, paths))
     logs = [read_log(path) for path in paths]
-    steps = [step for log in logs for step in {line["step"] for line in log}]
-    several = len({*steps}) < len(steps)
+    parts = [part for log in logs for part in {(line["task"], line["step"]) for line in log}]
+    several = len({*parts}) < len(parts)
     places = [str(path.parent if path.name == LOG_NAME else path.with_suffix("")) for path in paths]
     families = short_names(places) if several else [""] * len(logs)
-    if len({*steps}) < 2:
+    if len({step for _, step in parts}) < 2:
         raise NNDError(f"{named}: no such file, or fewer than two evaluations; NNDCallback writes one per line")
     points = pd.DataFrame(
         {
