@@ -42,7 +42,7 @@ def split(record):
 
 def rename(rater, rest):
     """Name what a column has besides a rater: rater_1, or annotator1_id, names the person."""
-    if rest and re.sub(r"[\W\d_]", "", f"{rater}{rest}".casefold()) in NAMES["rater"]:
+    if rater and rest and re.sub(r"[\W\d_]", "", f"{rater}{rest}".casefold()) in NAMES["rater"]:
         return "rater"
     return rest or ("judgement" if rater else "text")
 
