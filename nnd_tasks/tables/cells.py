@@ -32,11 +32,10 @@ Array: TypeAlias = np.ndarray[Any, Any]
 #: What programs write where there is no value: pandas, Python, JSON, databases, R and spreadsheets. In small letters `none` and
 #: `null` are words of people.
 TRACES = frozenset({"nan", "NaN", "NAN", "<NA>", "NaT", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A"})
-#: What Python and numpy write within a list -> as Python reads it: np.int64(5), nan, ['a' 'b'] and [5 4].
-_AS_PYTHON = (
-    (re.compile(r"\bnp\.\w+\(([^()]*)\)"), r"\1"),
-    (re.compile(r"(?<=[\[(,:\s])nan(?=[\]),}\s])"), "None"),
-    (re.compile(r"(?<=['\"])\s+(?=['\"])|(?<=[\d.])\s+(?=-?\d)"), ", "),
+#: What is in quotes or parts items in a list of Python's, and what only numpy writes there: np.int64(5), nan, and gaps.
+_PIECES = re.compile(
+    r"""(?P<python>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|,)|\bnp\.\w+(?=\()|(?P<nan>\bnan\b)"""
+    r"|(?P<gap>(?<=[^\s,\[({:])\s+(?=[^\s,.\])}:]))"
 )
 #: Texts in a column of numbers that mean that nobody judged.
 _NO_NUMBER = frozenset({"-", *(trace.casefold() for trace in TRACES)})
@@ -81,15 +80,17 @@ def unpack(value: Any) -> Any:
 
 
 def _read_python(text: str) -> Any:
-    """Read what Python writes; of numpy's ``['a' 'b']``, which Python takes for one text, each item."""
-    readable = text
-    for pattern, written in _AS_PYTHON:
-        readable = pattern.sub(written, readable)
-    read = [ast.literal_eval(readable)]
-    if readable != text:
-        with suppress(ValueError, SyntaxError):
-            read.insert(0, ast.literal_eval(text))
-    return max(read, key=len)
+    """Read what Python writes, or numpy: ``['a' 'b']``, which Python takes for one text, has two items."""
+    parted = not text.startswith("[") or "," in {found[0] for found in _PIECES.finditer(text)}
+
+    def write(found: re.Match[str]) -> str:
+        gap = found["gap"] if parted else ", "
+        return {"python": found[0], "nan": "None", "gap": gap, None: ""}[found.lastgroup]
+
+    content = ast.literal_eval(_PIECES.sub(write, text))
+    if isinstance(content, tuple) and not parted:
+        raise ValueError("several lists")
+    return content
 
 
 def list_items(cell: Any) -> list[Any]:
