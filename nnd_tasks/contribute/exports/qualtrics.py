@@ -3,6 +3,7 @@
 Then `question` and `item` are what the second header row says before and after the last " - ", and `answer.item` the cell.
 """
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ from nnd_tasks.tables.cells import unpack
 from nnd_tasks.tables.read import read_records
 
 FILES = "*.csv"
+NO_TEXT = re.compile(r".*(id|condition|group|arm|block)", re.IGNORECASE)
 
 
 def recognise(records):
@@ -25,7 +27,7 @@ def rows(folder: Path) -> pd.DataFrame:
         asked = {name for name, cell in ids.items() if str(unpack(cell)["ImportId"]).startswith("QID")}
         # The publisher's own columns have their names in both rows; those of embedded data are texts of the survey, or ids.
         named = [name for name in ids if name not in asked and unpack(ids[name])["ImportId"] == name == texts[name]]
-        embedded = any(" " in str(record[name]).strip() for record in responses for name in named)
+        embedded = [name for name in named if not NO_TEXT.fullmatch(name)]
         for record in responses:
             row = {**record, "rater": record.get("ResponseId"), "where": record.where}
             found += [row] if embedded else split(row, asked, texts)
