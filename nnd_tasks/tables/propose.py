@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -249,11 +249,9 @@ def check_raters(table: pd.DataFrame, recipe: Recipe) -> None:
         with suppress(NNDError):
             lists = (take_column(table, f"{name}.{field}", each=True) for name in (parent, other))
             cells = zip(*lists, strict=True) if parent and other else ()
-            pairs = [
-                *chain(*(zip(*both, strict=False) for both in cells if all(isinstance(cell, list) for cell in both)))
-            ]
-        differing = {str(name) for own, name in pairs if name is not None and name != own}
-        if differing & {str(own) for own, _ in pairs}:
+            pairs = [*chain(*(zip_longest(*both) for both in cells if all(isinstance(cell, list) for cell in both)))]
+        others = {str(name) for _, name in pairs if name is not None}
+        if others & {str(own) for own, _ in pairs} and any(name not in (None, own) for own, name in pairs):
             raise NNDError(
                 f"{table[PATH].iat[0]}: {other}.{field} names other raters than {recipe.rater}, or in another order; make a row "
                 "of each judgement in prepare.py"
