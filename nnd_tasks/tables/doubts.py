@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -113,10 +114,11 @@ def find_unused_raters(table: pd.DataFrame, recipe: Recipe, unused: Sequence[str
             for name in others
         ]
     for name in [name for name in unused if name in [columns.get(called) for called in COLUMN_NAMES["languages"]]]:
-        both = table.filter([recipe.context, name]).astype(str).drop_duplicates()
-        if not recipe.pairs and both.duplicated(recipe.context).any():
+        contexts = map(str, take_column(table, recipe.context)) if recipe.context and not recipe.pairs else ()
+        both = {*zip(contexts, map(str, table[name]), strict=False)}
+        if len(both) > len({context for context, _ in both}):
             notes.append(
-                f"texts of several {name} are compared; if they should not be: --group '{recipe.context},{name}'"
+                f"texts of several {name} are compared; if they should not be: --group {quote(f'{recipe.context},{name}')}"
             )
     return notes
 
