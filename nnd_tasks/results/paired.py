@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,7 +156,7 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: boo
         split_conflicts: put runs that cannot be compared into groups of their own, with the reason, and raise no error.
 
     Raises:
-        NNDError: a model has two runs in one group, prompts were shortened to different windows, or two runs have
+        NNDError: a model has two runs in one group, one of two models was trained on these tests, or two runs have
             different tests.
     """
     keys = {"window", "trained_on", *(key for run in runs for key in run.full_protocol)}
@@ -219,23 +218,31 @@ def _group_runs(runs: Sequence[Run], allow: Sequence[str]) -> list[tuple[str, li
     by_task = not (allow or task_per_model)
     skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
     groups = []
-    for same in _group_equal(runs, "full_protocol", {*skip, "overlong"}):
-        # Where long prompts were not cut alike, the runs without any stand apart.
-        apart = any(_find_conflicts(same, allow))
-        for group in _group_equal(same, "comparison_key", skip) if apart else [same]:
+    for same in _group_equal(runs, {*skip, "overlong"}):
+        for group in _group_fitting(same, {*allow, "trained_on"}):
             # One model twice: then runs are also separated by what would have been done with texts that are too long.
             once = len({run.model for run in group}) == len(group)
-            groups += [group] if once else _group_equal(group, "full_protocol", skip)
+            groups += [group] if once else _group_equal(group, skip)
     return [*zip(_distinguish(groups), groups, strict=True)]
 
 
-def _group_equal(runs: Sequence[Run], attribute: str, skip: Container[str]) -> list[list[Run]]:
-    """Put runs together of which an attribute is equal, parts to ``skip`` aside."""
+def _group_equal(runs: Sequence[Run], skip: Container[str]) -> list[list[Run]]:
+    """Put runs of one protocol together, parts to ``skip`` aside."""
     equal: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
-        settings = getattr(run, attribute).items()
-        equal[str(sorted((key, str(value)) for key, value in settings if key not in skip))].append(run)
+        settings = sorted((key, str(value)) for key, value in run.full_protocol.items() if key not in skip)
+        equal[str(settings)].append(run)
     return list(equal.values())
+
+
+def _group_fitting(runs: Sequence[Run], allow: Collection[str]) -> Iterable[list[Run]]:
+    """Put runs together that can be compared; those without a long prompt join such as were cut at the same window."""
+    groups: dict[Run, list[Run]] = defaultdict(list)
+    # The key of a run that was cut has most parts, and all those of others: what fits it fits together.
+    strictest = sorted(runs, key=lambda run: -len(run.comparison_key))
+    for run in runs:
+        groups[next(one for one in strictest if not find_conflict(run, one, allow))].append(run)
+    return groups.values()
 
 
 def _distinguish(groups: Sequence[Sequence[Run]]) -> list[str]:
@@ -264,7 +271,8 @@ def _shorten_digests(texts: Sequence[str]) -> list[str]:
 
 def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     """A line for each run that is in no comparison, and why; those first with a run of another model on their set."""
-    lines: list[tuple[bool, str]] = []
+    lines: list[str] = []
+    alone: list[str] = []
     for paired in pairs:
         if len(paired.runs) > 1:
             continue
@@ -280,13 +288,13 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
                     bool(find_conflict(single, run)),
                 ),
             )
-            why = f"another run of {single.model} is compared"
+            why = "no run of another model has its settings; name the results files of two runs to compare them"
             if nearest.task != single.task:
                 why = f"the others ran {nearest.task}; --allow task compares all tasks on {single.set}"
             why = find_conflict(single, nearest) or why
         line = f"the run of {single.model} on {paired.title} is in no comparison: {paired.conflict or why}"
-        lines.append((not others, line))
-    return [line for _, line in sorted(lines, key=itemgetter(0))]
+        (lines if others else alone).append(line)
+    return lines + alone
 
 
 # ---------------------------------------------------------------- the runs of one group, test by test
@@ -298,8 +306,9 @@ def _join(runs: Sequence[Run], allow: Sequence[str], distinguished_by: str) -> P
     Raises:
         NNDError: two of them cannot be compared, or are of one model; or their tests differ.
     """
-    for conflict in _find_conflicts(runs, allow):
-        raise NNDError(conflict)
+    for two in combinations(runs, 2):
+        if conflict := find_conflict(*two, allow):
+            raise NNDError(conflict)
     of_model = dict[str, Run]()
     for run in runs:
         other = of_model.setdefault(run.model, run)
@@ -362,16 +371,7 @@ def test_texts(run: Run) -> pd.DataFrame:
     return run.tests.assign(**run.texts).set_index("test_id")[["cluster_id", "category", "high", "low"]]
 
 
-def _find_conflicts(runs: Sequence[Run], allow: Iterable[str]) -> Iterator[str]:
-    """Yield why runs cannot be compared, for every two kinds of them, as each may have a window of its own."""
-    kinds = {
-        repr((run.training_overlap, run.full_protocol, run.comparison_key, run.model_info.get("window"))): run
-        for run in runs
-    }
-    yield from filter(None, (find_conflict(*two, allow) for two in combinations(kinds.values(), 2)))
-
-
-def find_conflict(first: Run, second: Run, allow: Iterable[str] = ()) -> str | None:
+def find_conflict(first: Run, second: Run, allow: Collection[str] = ()) -> str | None:
     """Why two runs cannot be compared, as the text of an error; None where they can.
 
     Windows must be equal only where a prompt was shortened. Of models that were trained on some of these tests, all must have
@@ -397,7 +397,7 @@ def find_conflict(first: Run, second: Run, allow: Iterable[str] = ()) -> str | N
     if differing == ["window"]:
         cut = first if first.truncated else second
         prompts = counted(cut.truncated, "prompt was", "prompts were")
-        values = f"{prompts} cut to {cut.model_info['window']} tokens for {cut.model}"
+        values = f"{prompts} cut to {cut.model_info.get('window') or 'fewer'} tokens for {cut.model}"
         remedy = f"max_length={min(one['window'] or math.inf for one in settings)} in --model_args and compare only these runs"
     can_be_allowed = first.prompt_ids & second.prompt_ids and "data" not in differing
     hint = f", or compare anyway with --allow {','.join(differing)}" if can_be_allowed else ""
