@@ -27,7 +27,7 @@ LEGEND = {
     "§": 'a baseline, such as "the longer text wins", passes as many tests or more.',
     "‡": f"underpowered: no difference is shown, and too few prompts to find what models really differ by: fewer than {FEW}, "
     f"or an MDE above {LARGEST_MDE:.0%} of the largest possible difference.",
-    "none": f"so few prompts cannot show any difference: not even the largest one would be found with probability {POWER}.",
+    "none": "the MDE is above the largest possible difference.",
     "≠": "p (Holm) decides whether a difference is shown. The interval, which is of this pair alone, does not agree.",
 }
 
@@ -87,9 +87,9 @@ _LISTED = 10
 def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame, words: Words = OF_TESTS) -> list[str]:
     """A sentence or more for each pair of models: which passes more tests, or what it would take to tell.
 
-    A difference is shown where it is ``significant``, as for the ranks. It is that of the better model less the worse one. A pair
-    without one gets the interval of the second model less the first, the MDE (`nnd_tasks.significance.detectable`), and how many
-    prompts a smaller difference needs; of many models such pairs are counted.
+    A difference is shown where it is ``significant``, as for the ranks. Differences, and intervals, are those of the model with
+    the higher rate less the other. A pair without one that is shown gets the MDE (`nnd_tasks.significance.detectable`), and how
+    many prompts a smaller difference needs; of many models such pairs are counted.
 
     Args:
         rates: those of `nnd_tasks.results.compare.Comparison`.
@@ -161,7 +161,7 @@ def _describe_difference(row: Any, words: Words) -> str:
     if math.isnan(row.low):
         return f"{points} on every {words.prompt}, p {p}" if row.difference else f"the same on every {words.prompt}"
     low, high = row.low, row.high
-    if row.significant and row.difference < 0:
+    if row.difference < 0:
         low, high = -high, -low
     interval = f"{_write(low, words)} to {_write(high, words)}"
     if row.significant:
@@ -173,7 +173,11 @@ def _describe_power(row: Any, words: Words) -> str:
     """What so many prompts can detect, and what a smaller difference needs."""
     if math.isnan(row.mde):
         return ""
-    found = "cannot show any difference" if math.isinf(row.mde) else f"can detect {_write(row.mde, words)}{words.unit}"
+    found = f"can detect {_write(row.mde, words)}{words.unit}"
+    if math.isinf(row.mde):
+        found = "have an MDE above the largest possible difference"
+    if 2 / 2**row.prompts >= LEVEL:  # the smallest p that flips can have
+        found = "cannot show any difference"
     sentence = f" {counted(row.prompts, words.prompt)} {found}"
     aims = [aim for aim in words.aims if aim < row.mde]
     if aims and row.prompts >= FEW:  # the spread of fewer prompts is too unsure to plan from

@@ -11,7 +11,7 @@ import pandas as pd
 
 #: How a cell is written: a template over the row's values, ``"{rate:.3f} [{low:.3f}, {high:.3f}]"``, or a function of the row.
 Cell: TypeAlias = str | Callable[[Mapping[str, Any]], str]
-#: What stands where a value is missing, and where it is infinite (an MDE where no p can be small enough).
+#: What stands where a value is missing, and where it is infinite (an MDE above any possible difference).
 MISSING, INFINITE = "-", "none"
 
 
