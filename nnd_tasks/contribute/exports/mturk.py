@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from nnd_tasks.tables.cells import unpack
+from nnd_tasks.tables.contents import COLUMN_NAMES
 from nnd_tasks.tables.read import read_records
 
 FILES = "*.csv"
@@ -29,7 +30,8 @@ def rows(folder: Path) -> pd.DataFrame:
 def read_answers(record):
     """Return the cells of an assignment; Answer.best.A = true, or {"best": {"A": true}}, is Answer.best = A."""
     cells = {}
-    if record.get("Reject"):  # what the requester has written there turns the work down
+    turned_down = str(record.get("Reject") or "").strip().casefold() not in ("", *COLUMN_NAMES["no"])
+    if turned_down and record.get("AssignmentStatus") != "Approved":
         record = {**record, "AssignmentStatus": "Rejected"}
     for name, cell in record.items():
         question, _, choice = name.rpartition(".")
