@@ -47,7 +47,7 @@ def add_judgements(
     if own and recipe.candidates != "rows":
         built.notes += [
             *find_repeats(judgements, rule, errors="spans" in rows),
-            *find_doubtful_names(judgements["rater"]),
+            *find_doubtful_names(judgements["rater"], recipe.rater or "rater"),
             *find_spaced_copies(judgements["candidate"]),
             *find_odd_raters(judgements),
         ]

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -25,7 +25,6 @@ from nnd_tasks.tables.contents import (
     is_blank,
     list_file_columns,
     name_columns,
-    take_cells,
     take_fields,
 )
 from nnd_tasks.tables.read import named_columns
@@ -34,10 +33,10 @@ from nnd_tasks.text import counted, some_of
 if TYPE_CHECKING:
     from nnd_tasks.sets.recipe import Recipe
 
-_COMPARED_ROWS = 1000  # rows in which columns are compared
+_LEAST_JUDGED = 5  # judgements of a rater, and of all others, that may show another scale
 #: Names of what is no rater, but sums several up.
 _SUMS = re.compile(
-    r"(all|av(g|erage)|mean|median|sum|total|majority|consensus|adjudicat(ed|or|ion)|gold|final|aggregated?)([\W_].*)?",
+    r"(all|av(g|erage)|mean|median|sum|total|majority|consensus|adjudicat(ed|or|ion)|gold|final|aggregated?)[\W\d_]*",
     re.IGNORECASE,
 )
 
@@ -52,9 +51,10 @@ def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, in
     for name, cells in chain(columns, take_fields(used, named).items()):
         counts = Counter(map(str.strip, cells))
         if len(counts) <= MOST_VALUES:
-            words = {*COLUMN_NAMES["doubtful"]}
             said = _plain(name.rpartition(".")[2]).removeprefix("is ")
-            yes = COLUMN_NAMES["yes"] if said in words | {*COLUMN_NAMES["doubtful_if_yes"]} else ()
+            known = {*COLUMN_NAMES["doubtful"]}
+            words = known if {*said.split()} & {*COLUMN_NAMES["statuses"]} else {*COLUMN_NAMES["doubtful_anywhere"]}
+            yes = COLUMN_NAMES["yes"] if said in known | {*COLUMN_NAMES["doubtful_if_yes"]} else ()
             no = COLUMN_NAMES["no"] if said in COLUMN_NAMES["doubtful_if_no"] else ()
             found[name] = {value: n for value, n in counts.items() if _plain(value) in {*words, *yes, *no}}
     return {name: values for name, values in found.items() if values}
@@ -75,7 +75,7 @@ def find_doubtful_values(table: pd.DataFrame, recipe: Recipe) -> list[str]:
         doubtful = [label for label in sorted(labels) if label.casefold() in COLUMN_NAMES["unjudged"]]
         notes = [
             f"{some_of(several)} count as several labels; if they are one, write it in one way"
-            for several in group_spellings({*labels, *recipe.better}, r"[\s_.!\u200b\ufeff]+")
+            for several in group_spellings({*labels, *recipe.better})
         ]
     else:
         read = (as_number(cell, recipe, texts_of_nobody(recipe)) for cell in cells)
@@ -85,83 +85,76 @@ def find_doubtful_values(table: pd.DataFrame, recipe: Recipe) -> list[str]:
         above = len(numbers) > 2 and high[1] in (99, 999, 9999) and high[1] > 2 * high[0]
         doubtful = [f"{number:g}" for number in (*low[:below], *high[2 - above :])]
     return notes + [
-        f"{value!r} counts as a judgement; if it says that nobody judged: --missing='{value}'" for value in doubtful
+        f"{value!r} counts as a judgement; if it says that nobody judged: --missing={quote(value)}"
+        for value in doubtful
     ]
 
 
 def find_unused_raters(table: pd.DataFrame, recipe: Recipe, unused: Sequence[str]) -> list[str]:
     """Write notes on columns that nobody uses, and that may be of raters, or part what is not to be compared."""
     columns, notes = name_columns(table), []
-    named = [columns.get(called) for called in (*NAMES["rater"], *COLUMN_NAMES["raters"])]
+    named = [columns.get(called) for called in (*NAMES["rater"], *COLUMN_NAMES["raters"] * (not recipe.rater))]
     persons = [name for name in unused if name in named and not table[name].equals(table.get(recipe.rater))]
     if persons:
         notes.append(
-            f"{persons[0]} not used, though called as a rater; if it names the persons: --rater {persons[0]!r}"
+            f"{persons[0]} not used, though called as a rater; if it names the persons: --rater {quote(persons[0])}"
         )
     judged = recipe.score or recipe.label or recipe.winner or ""
-    called = [name for name in unused if judged and judged.casefold() in name.casefold()]
-    if not recipe.rater and (alike := called or _find_alike(table, recipe, judged, unused)):
-        raters = ",".join([judged, *alike] if called else alike)
+    alike = [name for name in unused if judged and _plain(judged, r"[\W\d_]+") == _plain(name, r"[\W\d_]+")]
+    raters = ",".join([judged, *alike])
+    if alike and not recipe.rater and raters.count(",") == len(alike):  # a name with a comma would be two
         notes.append(
-            f"{some_of(alike, 4, str)} not used, though like {judged!r}; if each is of another rater: --rater '{raters}'"
+            f"{some_of(alike, 4, str)} not used, though like {judged!r}; if each is of another rater or aspect: "
+            f"--rater {quote(raters)}, or --attribute for each"
         )
     for used in [column for _, column in recipe.list_columns() if column in table]:
-        empty = is_blank(table[used])
-        blank = {name: is_blank(table[name]) for name in unused if name in table and empty.any()}
-        others = [name for name, cells in blank.items() if cells[~empty].all() and not cells.all()]
         notes += [
             f"{name} not used, though it fills cells where {used!r} is empty; if it is the same, give both one name"
-            for name in others
+            for name in unused
+            if name in table and _fills(table[name], table[used], recipe)
         ]
+    context = recipe.context if recipe.context and "," not in recipe.context and not recipe.pairs else None
     for name in [name for name in unused if name in [columns.get(called) for called in COLUMN_NAMES["languages"]]]:
-        contexts = map(str, take_column(table, recipe.context)) if recipe.context and not recipe.pairs else ()
-        both = {*zip(contexts, map(str, table[name]), strict=False)}
-        if len(both) > len({context for context, _ in both}):
+        both = {*zip(map(str, take_column(table, context)), map(str, table[name]), strict=True)} if context else ()
+        if len(both) > len({prompt for prompt, _ in both}):
             notes.append(
-                f"texts of several {name} are compared; if they should not be: --group {quote(f'{recipe.context},{name}')}"
+                f"texts of several {name} are compared; if they should not be: --group {quote(f'{context},{name}')}"
             )
     return notes
 
 
-def _find_alike(table: pd.DataFrame, recipe: Recipe, judged: str, unused: Sequence[str]) -> list[str]:
-    """Find columns of labels that are those of a column, or of numbers that its own always lie between, as a mean does."""
-    if judged not in table:
-        return []
-    head, unused = table.head(_COMPARED_ROWS), [name for name in unused if name in table]
-    numbers = {
-        name: [as_number(cell, recipe, texts_of_nobody(recipe)) for cell in head[name]] for name in (judged, *unused)
-    }
-    if None in numbers[judged]:
-        labels = {name: {str(cell).strip() for cell in take_cells(head, name)} for name in numbers}
-        return [name for name in unused if len(labels[name]) <= MOST_VALUES and len(labels[name] & labels[judged]) > 1]
-    others = pd.DataFrame({name: numbers[name] for name in unused if None not in numbers[name]}).dropna(
-        axis=1, how="all"
-    )
-    scores = pd.Series(numbers[judged], dtype=float)
-    between = others.min(axis=1).le(scores) & others.max(axis=1).ge(scores)
-    return [*others] if others.shape[1] > 1 and between[scores.notna()].all() else []
+def _fills(cells: pd.Series[Any], used: pd.Series[Any], recipe: Recipe) -> bool:
+    """Tell whether a column has a cell only where a used one has none, and what that may have: numbers, or its values."""
+    empty = is_blank(used)
+    if not empty.any() or not is_blank(cells[~empty]).all():
+        return False
+    more, own = {*map(str, cells[~is_blank(cells)])}, {*map(str, used[~empty])}
+    numbers = [as_number(value, recipe, ()) for value in more | own]
+    return bool(more) and (bool(more & own) or all(n is not None and math.isfinite(n) for n in numbers))
 
 
-def group_spellings(names: Iterable[str], between: str) -> list[list[str]]:
-    """Group the names that are equal but for case and what a pattern matches; those that stand alone are left out."""
+def group_spellings(names: Iterable[str]) -> list[list[str]]:
+    """Group the names that are equal but for case, how words are parted, and an end; those that stand alone are left out."""
     spelled: dict[str, list[str]] = {}
     for name in sorted(names):
-        spelled.setdefault(re.sub(between, "", name.casefold()), []).append(name)
+        plain = re.sub(r"^0+(?=\d)|(?<=\d)\.0$|(?<=\w)[\s.!]+$|[\u200b\ufeff]", "", name.casefold())
+        plain = re.sub(r"(?<=[^\W\d_])[\s_-]+(?=\d)", "", plain)  # rater_1 is rater1
+        spelled.setdefault(re.sub(r"(?<!\d)[\s_-]+", " ", plain), []).append(name)
     return [several for several in spelled.values() if len(several) > 1]
 
 
-def _plain(name: str) -> str:
+def _plain(name: str, apart: str = r"[\W_]+") -> str:
     """A name in small letters, its words apart: ``_Attention-Check`` is ``attention check``."""
-    return re.sub(r"[\W_]+", " ", name.casefold()).strip()
+    return re.sub(apart, " ", name.casefold()).strip()
 
 
 # ---------------------------------------------------------------- raters and texts of single judgements
 
 
-def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
+def find_doubtful_names(raters: pd.Series[str], column: str) -> list[str]:
     """Write notes where several names of raters may be of one person, one name of several, and where some have none."""
     names = sorted({*raters} - {""})
-    twins = group_spellings(names, r"\.0$|^0+(?=.)|[\W_]+(?=\w)")
+    twins = group_spellings(names)
     joined = [name for name in names if len(parts := re.split(r"\s*[;,|/&+]\s*", name)) > 1 and {*parts} <= {*names}]
     notes = []
     if twins:
@@ -169,7 +162,8 @@ def find_doubtful_names(raters: pd.Series[str]) -> list[str]:
     if joined:
         notes.append(f"{joined[0]!r} counts as one rater; if it is several persons, write a list, or a row for each")
     if sums := [*filter(_SUMS.fullmatch, names)]:
-        notes.append(f"{some_of(sums)} counts as a rater; if it sums others up: --leave-out 'COLUMN={sums[0]}'")
+        left_out = quote(f"{column}={','.join(sums)}")
+        notes.append(f"a rater is called {some_of(sums)}; if that sums others up: --leave-out {left_out}")
     if unnamed := int((raters == "").sum()) * bool(names):
         notes.append(
             f"{counted(unnamed, 'judgement')} without a rater's name, each of which counts as another person's"
@@ -186,16 +180,25 @@ def find_spaced_copies(candidates: pd.Series[str]) -> list[str]:
 
 
 def find_odd_raters(judgements: pd.DataFrame) -> list[str]:
-    """Write a note on each named rater who uses no label of another's, or another scale of scores."""
+    """Write a note on named raters who use no label of another's, or another scale of scores."""
     notes = []
     for _, judged in judgements[judgements["rater"] != ""].groupby("attribute"):
-        said = judged.groupby("rater")[judged.columns[-1]].agg(set)
-        for rater, own in said.items() if len(said) > 1 else ():
-            others = set.union(*said.drop(rater))
-            if "label" in judged and own.isdisjoint(others) and len(own) > 1:
-                notes.append(f"{rater!r} says {some_of(sorted(own))}, and no other rater does; is it another scale?")
-            if "label" not in judged and max(own) > 3 * max(others) > 0:
-                notes.append(
-                    f"{rater!r} gives up to {max(own):g}, all others up to {max(others):g}; is it another scale?"
-                )
+        column = judged.columns[-1]
+        by_rater = judged.groupby("rater")[column]
+        sizes = by_rater.size()
+        many = sizes.index[(sizes >= _LEAST_JUDGED) & (len(judged) - sizes >= _LEAST_JUDGED)]
+        if column == "label":
+            raters_of = judged.drop_duplicates(["rater", column])[column].value_counts()
+            alone = judged[~judged["rater"].isin(judged["rater"][judged[column].map(raters_of) > 1])]
+            own = alone[alone["rater"].isin(many)].drop_duplicates(["rater", column])
+            odd = [*own["rater"][own["rater"].duplicated()].unique()]
+            said = some_of(sorted(own[column][own["rater"].isin(odd)]))
+            notes += [f"{some_of(odd)}: labels that no other rater gives, {said}; is it another scale?"] if odd else []
+        else:
+            others, high = [0, *by_rater.max().sort_values()][-2:]
+            medians = by_rater.median()[many]
+            odd = [*medians.index[medians > 3 * others]] if others > 0 else []
+            notes += [
+                f"{rater!r} gives up to {high:g}, all others up to {others:g}; is it another scale?" for rater in odd
+            ]
     return notes
