@@ -100,12 +100,12 @@ def find_unused_raters(table: pd.DataFrame, recipe: Recipe, unused: Sequence[str
             f"{persons[0]} not used, though called as a rater; if it names the persons: --rater {quote(persons[0])}"
         )
     judged = recipe.score or recipe.label or recipe.winner or ""
-    alike = [name for name in unused if judged and _plain(judged, r"[\W\d_]+") == _plain(name, r"[\W\d_]+")]
-    raters = ",".join([judged, *alike])
-    if alike and not recipe.rater and raters.count(",") == len(alike):  # a name with a comma would be two
+    typeable = [name for name in (judged, *unused) if name in table and "," not in name]
+    alike = [name for name in typeable if _plain(name, r"[\W\d_]+") == _plain(judged, r"[\W\d_]+")]
+    if len(alike) > 1 and alike[0] == judged and not recipe.rater:
         notes.append(
-            f"{some_of(alike, 4, str)} not used, though like {judged!r}; if each is of another rater or aspect: "
-            f"--rater {quote(raters)}, or --attribute for each"
+            f"{some_of(alike[1:], 4, str)} not used, though like {judged!r}; if each is of another rater or aspect: "
+            f"--rater {quote(','.join(alike))}, or --attribute for each"
         )
     for used in [column for _, column in recipe.list_columns() if column in table]:
         notes += [
