@@ -126,7 +126,8 @@ def draft_set(
             table = read_tables(files.files.values(), recipe)
         named, proposed = _name_columns(recipe, table, pairs, raters)
         unused = find_unused(table, named)
-        kept = mark_left_out(table, named)[0].query("exclusion == ''")
+        kept = mark_left_out(table, named)[0]
+        kept = kept if kept["exclusion"].eq("").all() else kept[kept["exclusion"].eq("")]  # a copy takes memory
         doubts = [*find_doubtful_values(kept, named), *find_unused_raters(kept, named, unused)]
         paths = [*files.files.values()]
         by_path: dict[str, set[Any]] = {FILE: {*map(strip_ending, paths)}, FOLDER: {path.parent for path in paths}}

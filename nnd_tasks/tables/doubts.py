@@ -46,8 +46,10 @@ _SUMS = re.compile(
 
 def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
     """Find columns that the recipe does not name -> values that may say that a row is no judgement -> rows that are used."""
-    used, named, found = table[table["exclusion"] == ""], named_columns(recipe), {}
-    columns = ((name, map(str, used[name])) for name in list_file_columns(used) if name not in named)
+    named, found = named_columns(recipe), {}
+    others = [name for name in list_file_columns(table) if name not in named]
+    used = table.loc[table["exclusion"] == "", others]
+    columns = ((name, map(str, used[name])) for name in others)
     for name, cells in chain(columns, take_fields(used, named).items()):
         counts = Counter(map(str.strip, cells))
         if len(counts) <= MOST_VALUES:
