@@ -127,7 +127,8 @@ def draft_set(
         named, proposed = _name_columns(recipe, table, pairs, raters)
         unused = find_unused(table, named)
         kept = mark_left_out(table, named)[0]
-        kept = kept if kept["exclusion"].eq("").all() else kept[kept["exclusion"].eq("")]  # a copy takes memory
+        used = kept["exclusion"].eq("")
+        kept = kept if used.all() else kept[used]  # a copy takes memory
         doubts = [*find_doubtful_values(kept, named), *find_unused_raters(kept, named, unused)]
         paths = [*files.files.values()]
         by_path: dict[str, set[Any]] = {FILE: {*map(strip_ending, paths)}, FOLDER: {path.parent for path in paths}}
@@ -143,8 +144,8 @@ def draft_set(
     reports = built_set.report.values()
     built_set.notes += [*doubts, *_find_lost_raters(named, next(iter(reports))["accounts"], places, unused, built_set)]
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
-    digests = [file["sha256"] for file in hashes.values()]
-    if copies := [file for number, file in enumerate(hashes) if digests[number] in digests[:number]]:
+    first = {digest["sha256"]: file for file, digest in reversed(hashes.items())}
+    if copies := [file for file, digest in hashes.items() if first[digest["sha256"]] != file]:
         built_set.notes.append(f"{some_of(copies, show=str)}: the same as another file, and counts again")
     expected = dict(count_categories(built_set.categories))
     recipe = make_recipe({**named.dump(), "files": hashes, "expected": expected}, "recipe")

@@ -216,9 +216,10 @@ def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
     missing += find_todos(header, body)
     if missing:
         name = folder.resolve().name
-        recipe = list_recipes()[name].path if name in list_recipes() else f"task_yamls/{name}/_recipe"
+        recipe_file = list_recipes().get(name)
+        place = recipe_file.path if recipe_file else f"task_yamls/{name}/_recipe"
         raise NNDError(
-            f"{folder / CARD}: it lacks {' and '.join(missing)}; write that under `facts` in the recipe, {recipe}, and build "
+            f"{folder / CARD}: it lacks {' and '.join(missing)}; write that under `facts` in the recipe, {place}, and build "
             "the set again"
         )
     return header, body
