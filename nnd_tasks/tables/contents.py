@@ -12,7 +12,7 @@ import pandas as pd
 
 from nnd_tasks.files import read_yaml
 from nnd_tasks.show.values import is_missing
-from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, list_items, split_column, unpack
+from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, list_items, split_column, take_column, unpack
 
 COLUMN_NAMES = read_yaml(Path(__file__).with_name("column_names.yaml"))
 #: Role -> names of columns that are taken for it where no option says it, the likelier first.
@@ -40,8 +40,8 @@ def name_columns(table: pd.DataFrame) -> dict[str, str]:
 
 
 def take_cells(table: pd.DataFrame, column: str) -> list[Any]:
-    """Take the cells of a column that hold something; those that are one object, as equal texts of a file are, once."""
-    return [*filter(holds_something, {id(cell): cell for cell in table[column]}.values())]
+    """Take the cells of a column, or of a dotted name, that hold something; those that are one object, as equal texts, once."""
+    return [*filter(holds_something, {id(cell): cell for cell in take_column(table, column, each=True)}.values())]
 
 
 def take_items(table: pd.DataFrame, column: str) -> Iterable[Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nnd_tasks.tables.cells import as_number, list_items, take_column, texts_of_nobody
+from nnd_tasks.tables.cells import as_number, take_column, texts_of_nobody
 from nnd_tasks.tables.contents import (
     COLUMN_NAMES,
     MOST_VALUES,
@@ -26,6 +26,7 @@ from nnd_tasks.tables.contents import (
     list_file_columns,
     name_columns,
     take_fields,
+    take_items,
 )
 from nnd_tasks.tables.read import named_columns
 from nnd_tasks.text import counted, some_of
@@ -65,8 +66,7 @@ def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, in
 def find_doubtful_values(table: pd.DataFrame, recipe: Recipe) -> list[str]:
     """Write notes on labels and scores that may say that nobody judged, such as ``skip`` and -99."""
     columns = [*filter(None, (recipe.label, recipe.score)), *recipe.attribute.values()]
-    distinct = [{id(cell): cell for cell in take_column(table, column, each=True)} for column in columns]
-    cells = [*filter(holds_something, chain(*map(list_items, chain(*(cells.values() for cells in distinct)))))]
+    cells = [*filter(holds_something, chain(*(take_items(table, column) for column in columns)))]
     notes = []
     if recipe.by_label:
         labels = {str(cell).strip() for cell in cells if not isinstance(cell, bool)} - {
